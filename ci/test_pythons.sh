@@ -48,6 +48,7 @@ for name in ${@:-python3.11 python3.12 python3.13}; do
     "$python" -m venv "$environment"
     without_compiler "$environment/bin/pip" install --quiet --disable-pip-version-check "$SDIST"
     used "$environment/bin/python"
+    "$environment/bin/python" -c "import legroom; legroom.LeanArray((4,), 'u1')" 2>&1 | grep -q "install a C compiler"
     echo "$python: the sdist installs and works without a compiler"
   fi
   found=$((found + 1))

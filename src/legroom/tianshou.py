@@ -13,8 +13,29 @@ from tianshou.data import Batch, ReplayBuffer, VectorReplayBuffer
 
 from legroom.errors import BadInput
 from legroom.storing.array import LeanArray
+from legroom.storing.stored_array import StoredArray
 
 SIDES = ("obs", "obs_next")
+
+
+class _Side(StoredArray):
+    """The observations or the next observations of all places; zeros where none was added, as in Tianshou's arrays."""
+
+    n_places = 1
+
+    def __init__(self, frames: LeanArray, slots: np.ndarray, side: int) -> None:
+        self._frames, self._slots, self._side = frames, slots, side
+        self.shape, self.dtype = (len(slots), *frames.item_shape), frames.dtype
+
+    def decode(self, *places: np.ndarray) -> np.ndarray:
+        """Return the observations at these places."""
+        slots = self._slots[places[0]]
+        added = slots >= 0
+        if added.all():
+            return self._frames.decode(2 * slots + self._side)
+        found = np.zeros((len(slots), *self._frames.item_shape), self.dtype)
+        found[added] = self._frames.decode(2 * slots[added] + self._side)
+        return found
 
 
 class _LeanObservations:
@@ -22,7 +43,7 @@ class _LeanObservations:
 
     maxsize: int
     _frames: LeanArray | None
-    _slots: np.ndarray  # of each place: where its pair is among the frames
+    _slots: np.ndarray  # of each place: where its pair is among the frames; -1 where none was added
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.__dict__["_frames"] = None
@@ -44,6 +65,7 @@ class _LeanObservations:
         added = super().add(light, buffer_ids)  # type: ignore[misc]
         if self._frames is None:
             self.__dict__["_frames"] = LeanArray(pair[0].shape[1:], pair[0].dtype, n_streams=self._n_streams())
+            self.__dict__["_slots"] = np.full(self.maxsize, -1)
         for row, place in enumerate(added[0].tolist()):
             self._put(place, pair[0][row], pair[1][row])
         return added
@@ -52,12 +74,33 @@ class _LeanObservations:
         """Return the values of one key, stacked as Tianshou stacks them."""
         if key not in SIDES or self._frames is None:
             return super().get(index, key, default_value, stack_num)  # type: ignore[misc]
-        places, stacked = np.asarray(index), list[np.ndarray]()
-        for _ in range(self.stack_num if stack_num is None else stack_num):  # type: ignore[attr-defined]
-            found = self._frames[2 * self._slots[places.reshape(-1)] + SIDES.index(key)]
-            stacked.insert(0, found.reshape(*places.shape, *found.shape[1:]))
+        side, count = getattr(self, key), self.stack_num if stack_num is None else stack_num  # type: ignore[attr-defined]
+        if count == 1:
+            return side[index]
+        places, stacked = np.array(index), list[np.ndarray]()
+        for _ in range(count):
+            stacked.insert(0, side[places])
             places = self.prev(places)  # type: ignore[attr-defined]
-        return stacked[0] if len(stacked) == 1 else np.stack(stacked, axis=places.ndim)
+        return np.stack(stacked, axis=places.ndim)
+
+    @property
+    def obs(self) -> _Side:
+        """The observations of all places, decoded where they are read."""
+        return self._all(0)
+
+    @property
+    def obs_next(self) -> _Side:
+        """What followed them."""
+        return self._all(1)
+
+    def _all(self, side: int) -> _Side:
+        if self._frames is None:
+            raise AttributeError(SIDES[side])
+        return _Side(self._frames, self._slots, side)
+
+    def update(self, buffer: Any) -> Any:
+        """Refuse: Tianshou would move its own arrays, which hold no observations here."""
+        raise BadInput("update() moves Tianshou's own arrays, and lean storage has none", hint="add() the transitions")
 
     @property
     def nbytes(self) -> int:
@@ -69,20 +112,21 @@ class _LeanObservations:
         super().reset(keep_statistics)  # type: ignore[misc]
         if self._frames is not None:
             self._frames.clear()
-            self.__dict__.pop("_slots", None)
+            self._slots[:] = -1
 
     def _n_streams(self) -> int:
         return int(getattr(self, "buffer_num", 1))
 
     def _put(self, place: int, before: np.ndarray, after: np.ndarray) -> None:
         """Write a row: places of a vector buffer do not come in order, so each has a slot, given out in order."""
-        slots = self.__dict__.setdefault("_slots", np.full(self.maxsize, -1))
         assert self._frames is not None
-        if slots[place] < 0:
-            slots[place] = len(self._frames) // 2
+        slot = int(self._slots[place])
+        if slot < 0:
+            slot = len(self._frames) // 2
         stream = place * self._n_streams() // self.maxsize
-        self._frames.put(2 * int(slots[place]), before, stream)
-        self._frames.put(2 * int(slots[place]) + 1, after, stream)
+        self._frames.put(2 * slot, before, stream)
+        self._frames.put(2 * slot + 1, after, stream)
+        self._slots[place] = slot  # once both are there
 
 
 class LeanReplayBuffer(_LeanObservations, ReplayBuffer):

@@ -191,7 +191,7 @@ class LeanStorage(LazyStackStorage):  # for its collate_fn, which torchrl picks 
             return np.arange(*index.indices(limit))
         places = np.asarray(index.cpu() if isinstance(index, th.Tensor) else index)
         if places.dtype == bool:
-            return np.flatnonzero(places)
+            places = np.flatnonzero(places)
         places = np.where(places < 0, places + limit, places).astype(np.int64)
         if places.size and not 0 <= places.min() <= places.max() < limit:
             raise IndexError(f"transitions {places.min()} to {places.max()} of {limit}")

@@ -12,8 +12,7 @@ import legroom.storing
 
 NAME = "legroom.storing._core"
 
-path = os.environ.get("LEGROOM_CORE", "numpy")  # "numpy" asks for the reference: see legroom/storing/core.py
-if path != "numpy":
+if path := os.environ.get("LEGROOM_CORE"):
     spec = importlib.util.spec_from_file_location(NAME, path)
     assert spec is not None and spec.loader is not None, f"LEGROOM_CORE={path} is not an extension module"
     module = importlib.util.module_from_spec(spec)

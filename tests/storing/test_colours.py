@@ -4,9 +4,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import reference
 
 from legroom.storing import _core as core
-from legroom.storing import reference
 from legroom.storing.budget import Options, new_shelf
 from legroom.storing.column import Column
 from legroom.storing.outputs import Outputs

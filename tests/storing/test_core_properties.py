@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import reference
 from generated import (
     ARENA_BYTES,
     AROUND,
@@ -37,8 +38,6 @@ from generated import (
 )
 from hypothesis import example, given
 from hypothesis import strategies as st
-
-from legroom.storing import reference
 
 core = pytest.importorskip("legroom.storing._core")
 both = pytest.mark.parametrize("made_by", [core, reference], ids=["core", "reference"])
@@ -792,3 +791,8 @@ def test_readers_see_whole_observations_while_the_env_fills(made_by: ModuleType,
         for reader in readers:
             reader.join()
     assert wrong == []
+
+
+@given(data=st.binary(max_size=100), times=st.integers(0, 130))
+def test_checksums_of_blocks_are_the_references(data: bytes, times: int) -> None:
+    assert core.block_sums(data * times) == reference.block_sums(data * times)

@@ -49,6 +49,17 @@ def test_torchrl_buffers_sample_the_same(sizes):
     assert lean_all["state"].dtype == torch.bfloat16
 
 
+def test_torchrl_masks_are_of_what_is_there():
+    pytest.importorskip("torchrl.data")
+    from legroom.torchrl import LeanStorage
+
+    storage = LeanStorage(50)
+    storage.set(range(20), steps(20))
+    assert torch.equal(storage.get(torch.arange(20) % 5 == 4)["action"], torch.tensor([4, 9, 14, 19]))
+    with pytest.raises(IndexError):
+        storage.get(torch.ones(50, dtype=torch.bool))
+
+
 def test_torchrl_next_pixels_cost_nothing():
     pytest.importorskip("torchrl.data")
     from legroom.torchrl import LeanStorage
@@ -116,6 +127,35 @@ def test_tianshou_buffers_sample_the_same(n_envs, stack_num):
         assert np.array_equal(samples[0][0][key], samples[1][0][key]), key
     assert np.array_equal(buffers[0][:].obs, buffers[1][:].obs)
     assert buffers[1].nbytes < buffers[1].maxsize * 2 * made[0].nbytes / 2
+
+
+@pytest.mark.parametrize("n_envs", [0, 3])
+def test_tianshou_places_that_were_never_added_are_zeros(n_envs):
+    tianshou_data = pytest.importorskip("tianshou.data")
+    from legroom import tianshou as lean
+    from legroom.errors import BadInput
+
+    made, n = frames(12), n_envs or 1
+    if n_envs:
+        buffers = [cls(30, n) for cls in (tianshou_data.VectorReplayBuffer, lean.LeanVectorReplayBuffer)]
+    else:
+        buffers = [cls(30) for cls in (tianshou_data.ReplayBuffer, lean.LeanReplayBuffer)]
+    for step in range(4):
+        seen = np.stack([made[(step + env) % 11] for env in range(n)])
+        content = {"obs": seen, "obs_next": seen + 1, "act": np.zeros(n, int), "rew": np.ones(n),
+                   "terminated": np.zeros(n, bool), "truncated": np.zeros(n, bool)}  # fmt: skip
+        for buffer in buffers:
+            buffer.add(tianshou_data.Batch(content if n_envs else {key: value[0] for key, value in content.items()}))
+    mask = np.arange(30) % 3 == 0
+    for index in (np.arange(30), [3, 4, 29], 20, -1, slice(2, 9), mask, np.array([[0, 4], [5, 2]]), np.int64(7)):
+        for key in ("obs", "obs_next"):
+            plain, found = (buffer.get(index, key, stack_num=1) for buffer in buffers)
+            assert np.array_equal(plain, found) and plain.dtype == found.dtype, (index, key)
+    for index in (np.array([1, 3]), [0, 3]):
+        assert np.array_equal(*(buffer.get(index, "obs", stack_num=3) for buffer in buffers))
+    assert np.array_equal(buffers[0].obs, buffers[1].obs) and buffers[0].obs.shape == buffers[1].obs.shape
+    with pytest.raises(BadInput, match=r"add\(\) the transitions"):
+        buffers[1].update(buffers[0])
 
 
 @pytest.mark.parametrize("library", ["torchrl", "tianshou"])

@@ -4,9 +4,9 @@ import tempfile
 
 import numpy as np
 import pytest
+import reference
 
 from legroom.storing import _core as core
-from legroom.storing import reference
 from legroom.storing.budget import Options
 from legroom.storing.column import Column
 from legroom.storing.outputs import Outputs

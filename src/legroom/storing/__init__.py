@@ -1,1 +1,1 @@
-"""Lossless storage of observations in little memory: a C core, its NumPy twin, and SB3's buffers on it."""
+"""Lossless storage of observations in little memory: a C core, and SB3's buffers on it."""

@@ -1,4 +1,4 @@
-"""Types of the C core; its twin in NumPy is reference.py."""
+"""Types of the C core; the tests compare it with its twin in NumPy, tests/storing/reference."""
 
 from typing import Any, TypeAlias
 

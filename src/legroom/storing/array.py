@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from legroom.errors import BadInput
 from legroom.storing.budget import Options, Shelf, enforce, explained, fitting, load_shelf, new_shelf, open_shelf
-from legroom.storing.core import Store, block_sums, gather
+from legroom.storing.core import Store, block_sums, gather, need_core
 from legroom.storing.saving import UNUSABLE, DamagedFile, open_file, read_file, write_file
 from legroom.storing.stacks import Stack, StackFinder
 from legroom.storing.stored_array import StoredArray
@@ -57,7 +57,7 @@ class LeanArray(StoredArray):
         codec: "lz4", or "none" to store pages and changes as they are.
 
     Raises:
-        BadInput: a shape or dtype that cannot be stored.
+        BadInput: a shape or dtype that cannot be stored, or the C core is missing.
 
     Example:
         >>> import numpy as np
@@ -83,6 +83,7 @@ class LeanArray(StoredArray):
         spill_dir: str | None = None,
         codec: str = "lz4",
     ) -> None:
+        need_core()
         self.item_shape = (shape,) if isinstance(shape, int) else tuple(int(size) for size in shape)
         self.dtype, self.n_streams = np.dtype(dtype), n_streams
         if self.dtype.hasobject:
@@ -240,6 +241,7 @@ class LeanArray(StoredArray):
         Raises:
             BadInput: the file is missing, truncated, altered, or no array's; where it is damaged, an OSError too.
         """
+        need_core()
         tree = open_file(Path(path), unread="arenas")
         array = cls._from_tree(tree, path)
         array._path = Path(path)
@@ -254,7 +256,7 @@ class LeanArray(StoredArray):
             array.__setstate__(tree["state"])
         except BadInput:
             raise
-        except OSError as error:  # all blocks were read, as without the C core
+        except OSError as error:
             raise DamagedFile(f"is damaged: {error.strerror}", path=path) from error
         except UNUSABLE as error:
             raise BadInput(f"holds no LeanArray: {error}", path=path) from error

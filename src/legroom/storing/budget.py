@@ -175,7 +175,6 @@ def open_shelf(dump: dict[str, Any], options: Options, n_streams: int, observati
 
     Raises:
         ValueError: it is damaged or of another geometry.
-        OSError: a block is not as written, where all are read at once.
     """
     page_bytes = int.from_bytes(dump["index"][PAGE_BYTES_AT], "little")
     codec = Options(codec=options.codec)

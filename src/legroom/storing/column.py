@@ -148,6 +148,7 @@ class Column(Observations, StoredArray):
         Raises:
             ValueError: it does not fit this column or is damaged.
         """
+        self.check_form(state)
         found: dict[str, Any] = {"flat": bool(state["flat"]), "_decoded": None}
         stack = Stack(*state["stack"])
         if self.is_plain:

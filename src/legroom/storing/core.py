@@ -1,29 +1,34 @@
-"""Picks the implementation of `Store`: the C core, or the NumPy reference where the core could not be built.
+"""The C core of lean storage. Where it could not be built, observations are stored plainly, and that is said once."""
 
-Both store the same bytes and read each other's dumps; the reference is slower, and says so once.
-`LEGROOM_CORE=numpy` picks the reference on purpose.
-"""
-
-import os
 import warnings
+from functools import cache
 
-if os.environ.get("LEGROOM_CORE") == "numpy":
-    IS_NATIVE = False
-else:
-    try:
-        from legroom.storing._core import Store, block_sums, gather, gather_ring
+from legroom.errors import BadInput
 
-        IS_NATIVE = True
-    except ImportError as error:
-        IS_NATIVE = False
-        warnings.warn(
-            f"lean storage runs on NumPy, which is slower, since its C core could not be loaded ({error}); "
-            "reinstall legroom with a C compiler",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+WAY_OUT = "install a C compiler, then legroom again: pip install --force-reinstall --no-deps --no-cache-dir legroom"
 
-if not IS_NATIVE:
-    from legroom.storing.reference import Store, block_sums, gather, gather_ring  # type: ignore[assignment]
+try:
+    from legroom.storing._core import Store, block_sums, gather, gather_ring
 
-__all__ = ["IS_NATIVE", "Store", "block_sums", "gather", "gather_ring"]
+    WHY_NOT = ""
+except ImportError as error:
+    Store = block_sums = gather = gather_ring = None  # type: ignore[assignment, misc]
+    WHY_NOT = f"the C core of lean storage cannot be loaded ({error})"
+
+__all__ = ["WAY_OUT", "WHY_NOT", "Store", "block_sums", "gather", "gather_ring", "need_core", "say_plain"]
+
+
+@cache
+def say_plain() -> None:
+    """Warn, once in a process, that observations are stored plainly."""
+    warnings.warn(f"{WHY_NOT}: observations are stored plainly ({WAY_OUT})", RuntimeWarning, stacklevel=2)
+
+
+def need_core() -> None:
+    """Refuse what there is no plain form of.
+
+    Raises:
+        BadInput: there is no core.
+    """
+    if WHY_NOT:
+        raise BadInput(WHY_NOT, hint=WAY_OUT)

@@ -1,7 +1,7 @@
 """What the columns of a rollout and the ring of a replay buffer have in common: the array they stand for.
 
 Both keep observations [rows, environments, *shape] of one dtype in shelves, know by now or not whether these are stacks
-of frames, and keep small observations plainly, since an index would cost more than it saves.
+of frames, and keep small observations plainly, since an index would cost more than it saves; without the C core, all.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from legroom.storing.budget import Options, Shelf
+from legroom.storing.core import WHY_NOT, say_plain
 from legroom.storing.outputs import Outputs
 from legroom.storing.stacks import Stack, StackFinder
 
@@ -41,7 +42,9 @@ class Observations:
         self.options, self.outputs = options, outputs
         self.item_bytes = prod(shape) * self.dtype.itemsize
         self.plain_bytes = rows * n_envs * self.item_bytes
-        self.is_plain = self.item_bytes <= self.plain_up_to
+        self.is_plain = bool(WHY_NOT) or self.item_bytes <= self.plain_up_to
+        if WHY_NOT and self.item_bytes > self.plain_up_to:
+            say_plain()
         self.page_bytes = min(NUMBERS_PER_PAGE * self.dtype.itemsize, LARGEST_PAGE)  # of large frames
         self.finder = StackFinder(shape, dtype)
         self._row_shape = (n_envs, *shape)
@@ -65,6 +68,16 @@ class Observations:
     def made_of(self) -> list[Any]:
         """Return what this was constructed with."""
         return [self.rows, self.n_envs, self.item_shape, self.dtype, self.options, self.outputs]
+
+    def check_form(self, state: dict[str, Any]) -> None:
+        """Refuse what was stored plainly where it is stored leanly here, or the other way round.
+
+        Raises:
+            ValueError: it was.
+        """
+        if self.is_plain != ("plain" in state):
+            kept = ("leanly", "plainly")
+            raise ValueError(f"observations were stored {kept[not self.is_plain]}, here they are {kept[self.is_plain]}")
 
     def stack_state(self) -> dict[str, Any]:
         """Return what was found out about stacks, as plain data."""

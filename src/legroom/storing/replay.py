@@ -223,8 +223,8 @@ class OneArray(StoredArray):
             self._ring.finish(self._begun, observations)
             self._begun = None
         elif row == (self._ring.newest + 1) % len(self):
-            self._ring.begin(row, observations)
-            self._begun = row
+            self._ring.begin(int(row), observations)
+            self._begun = int(row)
         else:
             super().__setitem__(row, observations)
 

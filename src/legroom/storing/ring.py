@@ -188,6 +188,7 @@ class Ring(Observations):
         Raises:
             ValueError: it does not fit this ring or is damaged.
         """
+        self.check_form(state)
         stack = Stack(*state["stack"])
         found: dict[str, Any] = {"count": int(state["count"]), "_begun": None, "_kept": None, "_places": None}
         if self.is_plain:
@@ -314,7 +315,7 @@ class Side(StoredArray):
         if self._ring.is_plain:
             self._ring._plain[self._side][key] = observations
         elif isinstance(key, int | np.integer):
-            row = int(key) + self.shape[0] * (key < 0)
+            row = int(key) + (self.shape[0] if key < 0 else 0)
             (self._ring.finish if self._side else self._ring.begin)(row, observations)
         else:
             super().__setitem__(key, observations)

@@ -119,7 +119,7 @@ def read_file(path: Path) -> dict[str, Any]:
     return open_file(path)
 
 
-def open_file(path: Path, unread: str = "") -> dict[str, Any]:
+def open_file(path: Path, unread: str | None = None) -> dict[str, Any]:
     """Return what `write_file` wrote, every byte checked, but for lists with the key `unread`: these are of `Part`s.
 
     Raises:
@@ -184,7 +184,7 @@ def _take_out(node: Any, parts: list[np.ndarray | bytes]) -> Any:
     return node
 
 
-def _put_back(node: Any, parts: list[Part], unread: str) -> Any:
+def _put_back(node: Any, parts: list[Part], unread: str | None) -> Any:
     if isinstance(node, dict) and "$part" in node:
         part = parts[node["$part"]].read()
         if "dtype" not in node:

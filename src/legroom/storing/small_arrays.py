@@ -33,7 +33,7 @@ class Flags(StoredArray):
         if values.dtype != bool and self.array.dtype == np.uint8:
             values = values.astype(np.float32)
             if not _only_zero_and_one(values):
-                self.array = self[:]
+                self.array = np.array(self)
         if self.array.dtype == np.uint8:
             mine = np.uint8(1 << self.bit)
             self.array[index] = np.where(values, self.array[index] | mine, self.array[index] & ~mine)

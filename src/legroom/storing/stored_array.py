@@ -26,6 +26,7 @@ class StoredArray(NDArrayOperatorsMixin):
     shape: tuple[int, ...]
     dtype: np.dtype
     n_places: int = 2
+    __array_ufunc__: ClassVar[Any]  # there is none: operators and ufuncs decode by `__array__`
     lends: ClassVar[bool] = True  # whether a slice of it is read-only, since NumPy's would be a view to write to
 
     def decode(self, *places: np.ndarray) -> np.ndarray:

@@ -256,6 +256,9 @@ def _fitted(request: Request, machine: Machine, budget: Budget, console: Console
         predictor = (_predictor if request.fit else _quick_predictor)(asked, machine, probe_env=not plain)
         chosen = predictor.run if plain else predictor.freely()
         footprint = predictor.footprint(chosen)
+    for finding in footprint.findings:
+        if finding.name == "no-effect":
+            console.tell(f"{finding.message} ({finding.hint})" if finding.hint else finding.message)
     if fits(footprint, budget) is not False:
         if not_known := unknown_words(asked, footprint):
             console.tell(not_known)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import sys
-import warnings
 import weakref
 from collections.abc import Callable
 from copy import deepcopy
@@ -120,8 +119,8 @@ class _LeanForm:
         return None
 
     def _reason_not_to(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        if not _core_is_native():
-            return "its compiled core cannot be loaded here"
+        if why := import_module("legroom.storing.core").WHY_NOT:
+            return str(why)
         if unknown := self._unknown():
             return f"{unknown} of this release is not the code that it mirrors"
         shares, timeouts = _flags(args, kwargs)
@@ -146,13 +145,6 @@ def _nothing_to_gain(buffer: Any) -> str:
         nbytes = max(column.item_bytes for column in buffer.columns.values())
         return f"observations of {nbytes} bytes are stored as small as they can be"
     return ""
-
-
-@cache
-def _core_is_native() -> bool:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return bool(import_module("legroom.storing.core").IS_NATIVE)
 
 
 _stored: weakref.WeakSet[Any] = weakref.WeakSet()  # and not told of yet

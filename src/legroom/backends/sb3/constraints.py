@@ -12,6 +12,7 @@ from legroom.model.facts import spaces_of
 from legroom.model.finding import Finding
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace, DictSpace, MultiDiscreteSpace
+from legroom.storing.core import WAY_OUT, WHY_NOT
 
 ONLY_IN_PIECES = f"only {', '.join(MICRO_BATCHED)} on SB3 update in pieces"
 # What each SB3 algorithm takes as actions; `supported_action_spaces` in stable-baselines3 2.9.2 and sb3-contrib 2.9.
@@ -131,7 +132,10 @@ def unread_memory(run: Run) -> dict[str, tuple[str, str]]:
             found[key] = (f"memory.{key} has no effect with {algorithm.name}, which has no such buffer", "")
     if algorithm.name not in MICRO_BATCHED:
         found["micro_batch"] = (f"memory.micro_batch has no effect with {algorithm.name}", ONLY_IN_PIECES)
-    if storage_said(run) == "plain":
+    if WHY_NOT and storage_said(run) == "lean":
+        kind = "rollout" if algorithm.family == "on-policy" else "replay"
+        found[kind] = (f"memory.{kind}: {WHY_NOT}: observations are stored plainly", WAY_OUT)
+    if WHY_NOT or storage_said(run) == "plain":
         for key in ("max_bytes", "spill_dir"):
             found[key] = (f"memory.{key} has no effect on plain storage: only lean storage spills", "")
     return found | unread_by_torch(run)

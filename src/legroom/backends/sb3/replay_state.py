@@ -219,7 +219,7 @@ def _widen_flags(buffer: Any, theirs: Mapping[str, Any]) -> None:
     for name in ("dones", "timeouts"):
         flags = getattr(buffer, name)
         if isinstance(flags, Flags) and name in theirs and theirs[name][0] != flags.array.dtype.str == "|u1":
-            flags.array = flags[:]
+            flags.array = np.array(flags)
 
 
 def _unknown(buffer: Any) -> str:

@@ -20,6 +20,7 @@ from legroom.model.facts import spaces_of
 from legroom.model.footprint import Phase
 from legroom.model.run import EnvSpec, MemorySpec, Run
 from legroom.model.spaces import DTYPES, BoxSpace, DictSpace, Leaf, Space, leaves
+from legroom.storing.core import WHY_NOT
 
 FLOAT32 = 4
 LOADED = ("torch", "stable_baselines3")  # what the training process and SB3's workers have imported anyway
@@ -161,7 +162,7 @@ def keeps_float32(versions: Mapping[str, str]) -> bool:
 def may_store_leanly(run: Run) -> bool:
     """Return whether lean storage can hold what the run stores: not LSTM states, hindsight, or a user's own buffer."""
     algorithm = algorithm_of(run)
-    if algorithm.recurrent or algorithm.family == "evolution":
+    if WHY_NOT or algorithm.recurrent or algorithm.family == "evolution":
         return False
     return _buffer_class(run) in (None, "") or stores_leanly(run)
 
@@ -169,7 +170,7 @@ def may_store_leanly(run: Run) -> bool:
 def env_task(run: Run) -> EnvTask:
     """Return how the environment is to be looked at, and what its observations are stored as, if they may be leanly."""
     if not may_store_leanly(run):
-        return EnvTask(LOADED, BRINGS, not_probed=f"lean storage does not hold what {run.algo} stores")
+        return EnvTask(LOADED, BRINGS, not_probed=WHY_NOT or f"lean storage does not hold what {run.algo} stores")
     algorithm, normalize = algorithm_of(run), run.env.normalize if isinstance(run.env.normalize, dict) else {}
     storage = {
         "kind": "rollout" if algorithm.family == "on-policy" else "replay",

@@ -30,6 +30,7 @@ from legroom.model.evidence import Evidence, Growth, LeanProbe
 from legroom.model.footprint import Item, Known, Place
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES
+from legroom.storing.core import WHY_NOT
 from legroom.units import MIB, format_size
 
 # Observations up to these sizes are kept in plain arrays: storing.column.PLAIN_UP_TO and storing.ring.PLAIN_UP_TO.
@@ -80,7 +81,7 @@ class Episodes:
 def is_kept_plainly(run: Run, nbytes: int) -> bool:
     """Return whether lean storage keeps observations of this size in plain arrays."""
     limit = ROLLOUT_PLAIN_UP_TO if algorithm_of(run).family == "on-policy" else REPLAY_PLAIN_UP_TO
-    return nbytes <= limit
+    return bool(WHY_NOT) or nbytes <= limit
 
 
 def lean_rollout(run: Run, evidence: Evidence, key: str, nbytes: int) -> Estimate:

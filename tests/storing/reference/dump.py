@@ -16,9 +16,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from legroom.storing.reference_frames import BASE, UNKNOWN_WORK_BYTES, Frames, Versions
-from legroom.storing.reference_geometry import Geometry
-from legroom.storing.reference_records import STANDALONE, WORD, Arenas, Words, decode
+from .frames import BASE, UNKNOWN_WORK_BYTES, Frames, Versions
+from .geometry import Geometry
+from .records import STANDALONE, WORD, Arenas, Words, decode
 
 MAGIC, OLD_MAGIC = b"LRS2", b"LRS1"  # the old one knows no NARROW records
 

@@ -1,24 +1,22 @@
 """Lossless lean storage of frames that resemble each other, in NumPy: what `_core.c` does, written to be read.
 
-It has two uses. It is the oracle that the C core is tested against, and it stands in for the core where no compiler was
-at hand: slower, a little larger, the same bytes back. Both speak one record format, so that what one saved the other
+It is the oracle that the C core is tested against. Both speak one record format, so that what one saved the other
 loads.
 
 A Store keeps, for each of several streams (one per environment), a sequence of numbered frames of one size. This file
 is what others call: it checks what is asked, one caller at a time. The work is done, from the bottom up, in
 
-    reference_records.py   what stands for a page's bytes, and where it lies
-    reference_moves.py     pictures that move
-    reference_colours.py   frames of few colours
-    reference_geometry.py  how an observation is cut into frames, pages and words
-    reference_frames.py    frames as versions of their pages
-    reference_dump.py      all of it as bytes, and back
+    records.py   what stands for a page's bytes, and where it lies
+    moves.py     pictures that move
+    colours.py   frames of few colours
+    geometry.py  how an observation is cut into frames, pages and words
+    frames.py    frames as versions of their pages
+    dump.py      all of it as bytes, and back
 """
 
 from __future__ import annotations
 
 import errno
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
@@ -26,10 +24,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from legroom.storing.reference_dump import dump_index, load_frames
-from legroom.storing.reference_frames import Frames
-from legroom.storing.reference_geometry import Geometry, chosen_page_bytes
-from legroom.storing.reference_records import Arenas, Words
+from .dump import dump_index, load_frames
+from .frames import Frames
+from .geometry import Geometry, chosen_page_bytes
+from .records import Arenas, Words
 
 # The two highest bits of a row's number in a ring say which frame its next observation ends with.
 NEXT_IS_FOLLOWING, NEXT_IS_SAME, NEXT_IS_A_STACK_LATER = 0, 1, 2
@@ -245,34 +243,6 @@ class Store:
             if self._frames.arenas.used:
                 raise ValueError("a dump is loaded into a fresh store only")
             self._frames = load_frames(self._geometry, self._fd, index, arenas)
-
-    def open(self, index: Buffer, fd: int, where: Buffer, sums: Buffer) -> None:
-        """Take over a dump to read it only. The C core reads its arenas as needed; here they are read at once.
-
-        Args:
-            where: uint64 [arenas, 2], places and sizes of the arenas in the file.
-            sums: uint32, what `block_sums` returned of each arena.
-
-        Raises:
-            ValueError: as `load` does.
-            OSError: a block is not as written.
-        """
-        places = _bytes_of(where).view(np.uint64).reshape(-1, 2).tolist()
-        arenas = [os.pread(fd, size, at) for at, size in places]
-        if (_bytes_of(sums).size // 4) != sum(-(-size // BLOCK) for _, size in places):
-            raise ValueError("a checksum for each block is needed")
-        starts = [at + block for at, size in places for block in range(0, size, BLOCK)]
-        found = b"".join(block_sums(arena.ljust(size, b"\0")) for arena, (_, size) in zip(arenas, places, strict=True))
-        wrong = np.flatnonzero(np.frombuffer(found, np.uint32) != _bytes_of(sums).view(np.uint32))
-        short = [at for arena, (at, size) in zip(arenas, places, strict=True) if len(arena) < size]
-        if damaged := [starts[block] for block in wrong] or short:
-            raise OSError(errno.EIO, f"the block from byte {damaged[0]:,} on is not as written")
-        self.load(bytes(index), arenas)
-        self.seal()
-
-    def damaged(self) -> list[int]:
-        """Return where blocks of an opened file begin that are not as written: none, they have all been read."""
-        return []
 
 
 def block_sums(arena: Buffer) -> bytes:

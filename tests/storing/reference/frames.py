@@ -4,7 +4,7 @@ A page gets a new *version* only when its bytes change. Versions that stand for 
 the same content, in any stream, at any time; the others change the version before them. Frame t of a page is its last
 version not after t: the last one before it that stands for itself, and the changes since.
 
-Nothing here locks, and arguments are taken as they are: `Store` in reference.py does and checks that.
+Nothing here locks, and arguments are taken as they are: `Store` in store.py does and checks that.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-from legroom.storing.reference_colours import Palette, painted
-from legroom.storing.reference_geometry import Geometry
-from legroom.storing.reference_records import (
+from .colours import Palette, painted
+from .geometry import Geometry
+from .records import (
     CONST,
     DELTA,
     MAX_PAGE_BYTES,

@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from legroom.storing.reference_records import WORD, Words
 from legroom.storing.stacks import IN_PIXELS, MOST_COLOURS, PARTS
+
+from .records import WORD, Words
 
 TABLE_BYTES = 4 + PARTS * MOST_COLOURS
 SMALLEST_PAGE_BYTES = 1024  # that a table fits into

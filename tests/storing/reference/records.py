@@ -26,7 +26,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from legroom.storing.reference_moves import apply_move
+from .moves import apply_move
 
 Words: TypeAlias = npt.NDArray[np.uint32]
 

@@ -13,9 +13,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from legroom.storing.reference_colours import SMALLEST_PAGE_BYTES, TABLE_BYTES
-from legroom.storing.reference_records import MAX_PAGE_BYTES, WORD, Words
 from legroom.storing.stacks import IN_PIXELS, NO_COLOURS, PARTS
+
+from .colours import SMALLEST_PAGE_BYTES, TABLE_BYTES
+from .records import MAX_PAGE_BYTES, WORD, Words
 
 MIN_PAGE_BYTES = 64
 DEFAULT_PAGE_BYTES = 4096
