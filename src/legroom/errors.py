@@ -39,6 +39,12 @@ class BadInput(LegroomError):
         self.message, self.hint, self.path, self.line = message, hint, path, line
 
 
+class NotKnownYet(BadInput):
+    """Nothing is wrong with a script, and only running it could tell what decides whether it fits."""
+
+    exit_code = EXIT_FINDINGS
+
+
 class NotARun(BadInput):
     """The file is sound, and no run of any library that is known here; a check says so and goes on."""
 

@@ -593,3 +593,37 @@ def test_sparse_matrices_are_multiplied_and_what_is_not_simulated_is_named(
     assert found["code"] == 1
     assert "of a sparse tensor" in found["printed"][-1] and "is not simulated" in found["printed"][-1]
     assert said(found, "unmodelled")[-1]["line"] == 8
+
+
+def test_storages_that_are_resized_are_billed_and_freed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """FSDP frees and restores its parameters so. A new block is requested, copied to, and the old one freed."""
+    found = run(
+        tmp_path,
+        """
+        import torch
+        M = 1 << 20
+        def made(n): return torch.empty(n * M, dtype=torch.uint8, device="cuda")
+        def told(): print(torch.cuda.memory_allocated() // M, torch.cuda.max_memory_allocated() // M)
+        t = made(64)
+        t.untyped_storage().resize_(0); told()
+        t.untyped_storage().resize_(128 * M); told()
+        t._typed_storage()._resize_(32 * M); told()  # smaller: beside the old one all the same
+        t.data = made(8); told()
+        t.set_(made(16)); told()
+        t.resize_(40 * M); told()  # 16 and 40 at once
+        t.resize_(2 * M); told()  # a smaller shape keeps its storage
+        t.set_(made(4).untyped_storage(), 0, (6 * M,), (1,)); told()
+        t.resize_as_(torch.empty(10 * M, dtype=torch.uint8, device="meta")); told()
+        try:
+            t.untyped_storage().resize_(2000 * M)
+        except torch.OutOfMemoryError:
+            told()
+        host = torch.empty(4); host.untyped_storage().resize_(64); told()
+        """,
+        capfd,
+        limit=1000 * MIB,
+    )
+    now = [int(line.split()[0]) for line in found["printed"]]
+    assert now == [0, 128, 32, 8, 16, 40, 40, 6, 10, 10, 10]
+    assert [int(line.split()[1]) for line in found["printed"]][:3] == [64, 128, 160]
+    assert [oom["line"] for oom in said(found, "oom")] == [17]

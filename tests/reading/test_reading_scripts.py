@@ -250,7 +250,7 @@ def test_wrappers_of_the_environment_change_its_observation(tmp_path: Path) -> N
     assert run.env.spaces.observation.shape == (64, 64, 1)
 
 
-def test_a_loop_over_algorithms_is_one_call(tmp_path: Path) -> None:
+def test_a_loop_over_algorithms_is_a_run_of_each(tmp_path: Path) -> None:
     path = script(
         tmp_path,
         """
@@ -260,7 +260,7 @@ def test_a_loop_over_algorithms_is_one_call(tmp_path: Path) -> None:
             model = ALGOS[name]("MlpPolicy", "CartPole-v1")
         """,
     )
-    assert read(path).algo == "A2C"
+    assert [(run.name, run.algo) for run in read_all(path)] == [("train:5", "A2C"), ("train:5.2", "PPO")]
 
 
 def test_what_only_running_could_tell_is_named_with_its_line(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_the_verdict_is_first_and_the_bill_adds_up() -> None:
     prediction = predicted(rehearsed(), Budget(16 * GIB, 8 * GIB, 0.0, "given", "given"))
     text = shown(prediction)
     assert text.startswith(
-        "Fits: needs up to 1.0 GiB of RAM, 16.0 GiB given; up to 988.9 MiB of GPU memory, 8.0 GiB given.\n"
+        "Fits so far: needs up to 1.0 GiB of RAM, 16.0 GiB given; up to 988.9 MiB of GPU memory, 8.0 GiB\n"
     )
     assert "train.py: 9 optimizer steps in 12 s, 3 repeats, stopped because nothing new happened" in text
     assert "at /x/train.py:12, backward of step 2" in text

@@ -12,6 +12,8 @@ from bench.ui_requests import GOOD, malformed
 from bench.ui_server import LEGROOM, Server, serving, start
 
 from legroom.installing import install_command
+from legroom.serving.guard import Guard
+from legroom.serving.settings import Settings
 
 MOST_RSS = 70_000_000
 SPY = "import pathlib, os; pathlib.Path(os.environ['SPY_FILE']).write_text('imported')\n"
@@ -123,17 +125,58 @@ def test_check_finds_what_the_command_finds(server):
 # -- the door ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "127.0.0.1:1", ""]
-)
+FOREIGN = (
+    "evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "127.0.0.1:1",
+    "", "[::1%evil.com]:{port}", "[::1%25lo]:{port}", "[::1]evil.com:{port}",
+    "[::1:{port}", "::1:{port}", "[[::1]]:{port}", "[::ffff:127.0.0.1]:{port}",
+    "[0:0:0:0:0:0:0:1]:{port}", "evil.com@127.0.0.1:{port}", "127.0.0.1:{port}@evil.com", "localhost.:{port}",
+    "127.0.0.1.:{port}", "127.1:{port}", "2130706433:{port}", "0x7f000001:{port}",
+    "0177.0.0.1:{port}", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0{port}",
+    "127.0.0.1:{port}:{port}", "127.0.0.1:+{port}", "127.0.0.1, evil.com:{port}", "127.0.0.1:{port}/evil.com",
+    "http://127.0.0.1:{port}", "0.0.0.0:{port}", "[::]:{port}", "127.0.0.2:{port}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("host", FOREIGN)
 def test_a_foreign_host_is_refused(server, host):
     answer = server.ask("GET", "/", headers={"Host": host.format(port=server.port)})
     assert answer.status == 421 and list(answer.json()) == ["error"]
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1:{port}", "localhost:{port}", "[::1]:{port}"])
+@pytest.mark.parametrize("host", ["127.0.0.1:{port}", "localhost:{port}", "[::1]:{port}", "LocalHost:{port}"])
 def test_our_own_names_are_answered(server, host):
     assert server.ask("GET", "/", headers={"Host": host.format(port=server.port)}).status == 200
+
+
+@pytest.mark.parametrize("hosts", [("127.0.0.1", "evil.com"), ("evil.com", "127.0.0.1"), ("127.0.0.1", "127.0.0.1")])
+def test_a_request_with_two_hosts_is_refused(server, hosts):
+    head = "GET / HTTP/1.1\r\n" + "".join(f"Host: {host}:{server.port}\r\n" for host in hosts) + "\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(head.encode())
+        assert connection.recv(100).split()[1] in (b"400", b"421")
+
+
+@pytest.mark.parametrize(
+    ("host", "ours"),
+    [
+        ("10.0.0.5:8765", True), ("[fe80::1]:8765", True), ("my.lan:8765", True), ("localhost:8765", True),
+        ("[fe80::1%eth0]:8765", False), ("other.lan:8765", False), ("my.lan:80", False), ("167772165:8765", False),
+        ("fe80::1:8765", False), ("[10.0.0.5]:8765", False), ("my.lan", False),
+    ],
+)  # fmt: skip
+def test_where_others_may_come_in_an_address_is_ours_and_other_names_are_not(host, ours):
+    guard = Guard(None, Settings(host="my.lan", port=8765, token="a" * 12))
+    assert guard._is_ours(host) is ours
+
+
+def test_port_80_may_be_left_out():
+    guard = Guard(None, Settings(port=80))
+    assert [guard._is_ours(host) for host in ("127.0.0.1", "[::1]:80", "127.0.0.1:", "evil.com")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1", "https://127.0.0.1:{port}"])

@@ -45,14 +45,58 @@ class Greedy(Drift):
         return super().step(action)
 '''
 
+PICTURES = '''
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Pictures(gymnasium.Env):
+    """Shows noise; where a mark lies beside it, memory runs out once, at its 300th step."""
+
+    observation_space = spaces.Box(0, 255, (1, 48, 48), np.uint8)
+    action_space = spaces.Discrete(3)
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.np_random.integers(0, 255, (1, 48, 48), np.uint8), {}
+
+    def step(self, action):
+        self.steps += 1
+        mark = Path(__file__).with_name("greedy")
+        if self.steps == 300 and mark.exists() and b"training.child" in Path("/proc/self/cmdline").read_bytes():
+            mark.unlink()
+            raise MemoryError("Unable to allocate 105. GiB for an array")
+        seen = self.np_random.integers(0, 255, (1, 48, 48), np.uint8)
+        return seen, float(action), False, self.steps % 40 == 0, {}
+
+    def get_state(self):
+        return {"steps": self.steps}
+
+    def set_state(self, state):
+        self.steps = state["steps"]
+'''
+REPLAYED = """
+legroom: 1
+algo: DQN
+env: {id: "%s", n_envs: 1, workers: dummy}
+policy: {name: MlpPolicy, kwargs: {net_arch: [8]}}
+hyperparams: {buffer_size: 40000, learning_starts: 50, batch_size: 8, train_freq: 8}
+total_timesteps: 640
+seed: 7
+"""
+
 
 class Training:
     """One `legroom train` in the background."""
 
-    def __init__(self, folder: Path, env: str = "bench.kills_env:Drift", *options: object) -> None:
+    def __init__(self, folder: Path, env: str = "bench.kills_env:Drift", *options: object, text: str = RUN) -> None:
         self.out = folder / "out"
         run = folder / "run.yaml"
-        run.write_text(RUN % env)
+        run.write_text(text % env)
         command = [sys.executable, "-m", "legroom.cli.main", "train", run, "--out", self.out, "--checkpoint-every", 64]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT}:{folder}"}
         self.process = subprocess.Popen(
@@ -120,6 +164,35 @@ def test_memory_that_runs_out_while_collecting_is_answered_with_a_knob(tmp_path:
     assert "105. GiB" in retreat["why"] and "resumed with" in retreat["what"]
     assert len(outcome["attempts"][1]["knobs"]) > len(outcome["attempts"][0]["knobs"])
     assert "105. GiB" in said
+
+
+@pytest.mark.slow
+def test_a_retreat_that_changes_the_storage_goes_on_and_is_resumed_after_a_kill(tmp_path: Path) -> None:
+    def train(name: str, *options: str) -> Training:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        (folder / "pictures.py").write_text(PICTURES)
+        return Training(folder, "pictures:Pictures", "--plain", *options, text=REPLAYED)
+
+    code, outcome, said = train("undisturbed").end()
+    assert code == 0, said
+    for name in ("through", "killed"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "greedy").touch()
+    code, through, said = train("through").end()
+    assert code == 0, said
+    assert "memory.replay=lean" in through["retreats"][0]["what"]
+    assert through["parameters_sha256"] == outcome["parameters_sha256"]
+    killed = train("killed")
+    deadline, document = time.monotonic() + 240, killed.out / "run.json"
+    while not document.exists() or '"replay": "lean"' not in document.read_text():
+        assert time.monotonic() < deadline and killed.process.poll() is None
+        time.sleep(0.001)
+    killed.process.kill()  # run.json is of the turned run, the checkpoint of the other
+    killed.process.communicate()
+    code, resumed, said = train("killed", "--resume").end()
+    assert code == 0, said
+    assert resumed["parameters_sha256"] == outcome["parameters_sha256"]
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from legroom.predicting.predict import DeviceName
 from legroom.reading.leniently import expanded
 from legroom.reading.naming import did_you_mean
 from legroom.reading.reading_budget import TooCostly, bounded_reading
-from legroom.reading.user_files import read_text
+from legroom.reading.user_files import Unreadable, read_text
 
 _ORDER = ("error", "warning", "info")
 RULES_SECONDS = 8.0  # for all rules together; a script of 600 lines takes them 0.2
@@ -69,6 +69,8 @@ def _checked(target: Target, rules: Sequence[Rule], **options: Any) -> list[Chec
     Raises:
         BadInput: it was named, and cannot be read.
     """
+    if target.problem:
+        return [Checked(target.name, "skipped", note=f"{target.name}: {target.problem}")]
     try:
         with bounded_reading(target.name):
             subject = read_subject(target.name, **options)
@@ -81,6 +83,8 @@ def _checked(target: Target, rules: Sequence[Rule], **options: Any) -> list[Chec
         if target.found and understood == NO_TRAINING:
             return []
         return [Checked(target.name, "settings", understanding=understood)]
+    except OSError as error:  # of something beside it
+        return [Checked(target.name, "skipped", note=f"{target.name}: {error.strerror or error}")]
     except BadInput as error:
         if not target.found and not _is_other_python(error):
             raise
@@ -189,13 +193,14 @@ def _is_other_python(error: BadInput) -> bool:
 
 
 def _skipped(target: Target, error: BadInput) -> list[Checked]:
-    """Return a note on a Python file of a folder that is broken or too costly to read.
+    """Return a note on something in a folder that cannot be read, is too costly to read, or is broken Python.
 
     What is merely something else is passed over. Unless it was named: then it is said that there is nothing to say.
     """
     if not target.found:
         return [Checked(target.name, "script", understanding=NO_TRAINING)]
-    if isinstance(error, TooCostly) or (target.name.endswith(".py") and error.message.startswith("not valid Python")):
+    broken = target.name.endswith(".py") and error.message.startswith("not valid Python")
+    if broken or isinstance(error, TooCostly | Unreadable):
         return [Checked(target.name, "skipped", note=str(error))]
     return []
 

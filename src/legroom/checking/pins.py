@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from legroom.model.files import open_plain
+from legroom.reading.user_files import exists
 
 FILES = ("requirements*.txt", "pyproject.toml", "setup.cfg", "setup.py", "environment*.y*ml", "Pipfile")
 LEVELS = 2  # folders above the file that are looked at too
@@ -33,7 +34,7 @@ def _above(folder: str, package: str) -> tuple[str, str] | None:
         found = _in_folder(str(level), package)
         if found is not None:
             return found
-        if (level / ".git").exists():
+        if exists(level / ".git"):
             break
     return None
 

@@ -19,7 +19,7 @@ from legroom.cli.overrides import split_settings, with_backend
 from legroom.cli.told_notes import told_notes
 from legroom.cli.trusting import Trust, unknown_run, unseen_line, unseen_run
 from legroom.cli.writing import Html, check_writable, write_text
-from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, Unseen
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, NotKnownYet, Unseen
 from legroom.fitting.priced import predict_all
 from legroom.machine import probe
 from legroom.model.machine import Machine
@@ -135,17 +135,22 @@ def run(
         predict = partial(predict_all, machine=machine, budget=budget, **how)
         predictions, unknown = _predicted(seen, predict)
     unread += unknown
-    hint = _by_running(wanted, predictions, by_running)
+    scripts = [str(each.reason.path) for each in unread if isinstance(each.reason, NotKnownYet)]
+    hint = _by_running([*(str(one.source) for one in _not_known(wanted, predictions)), *scripts], by_running)
     jobs = list(scheduler_options.jobs_of(predictions, system)) if system else None
     _show(predictions, unseen, unread, html, jobs, notes, json=json, everything=everything, hint=hint)
     return EXIT_FINDINGS if unseen or unread or any(p.bad for p in predictions) else EXIT_GOOD
 
 
-def _by_running(runs: Sequence[Run], predictions: Sequence[Prediction], options: Mapping[str, str | None]) -> str:
-    """Return how to know what could not be read of scripts; empty where all is known."""
+def _not_known(runs: Sequence[Run], predictions: Sequence[Prediction]) -> list[Run]:
+    """Return the runs of which it is not known whether they fit."""
     known = {(p.run.name, p.run.source) for p in predictions if p.fits is not None or not p.bad}
-    partly = dict.fromkeys(str(run.source) for run in runs if (run.name, run.source) not in known)
-    ways = [rehearsal_command(script, options) for script in partly if is_script(script)]
+    return [run for run in runs if (run.name, run.source) not in known]
+
+
+def _by_running(sources: Sequence[str], options: Mapping[str, str | None]) -> str:
+    """Return how to know what could not be read of scripts; empty where all is known."""
+    ways = [rehearsal_command(script, options) for script in dict.fromkeys(sources) if is_script(script)]
     return f"to know the rest, run it on a simulated GPU: {', '.join(ways)}" if ways else ""
 
 
@@ -193,7 +198,8 @@ def pointing_to_running(targets: Sequence[str], options: Mapping[str, str | None
             raise
         way = f"or run it on a simulated GPU: {command}"
         hint = f"{error.hint}; {way}" if error.hint else way
-        raise BadInput(error.message, hint=hint, path=error.path, line=error.line) from None
+        kind = NotKnownYet if isinstance(error, NotKnownYet) else BadInput
+        raise kind(error.message, hint=hint, path=error.path, line=error.line) from None
 
 
 def _divided(runs: Sequence[Run], mode: str, *, trust: bool) -> tuple[list[Run], list[Unseen]]:
@@ -247,6 +253,8 @@ def _show(
         say(f"\n{scheduler_options.job_text(jobs)}")
     if html is not None and predictions and not json:
         say(f"written: {html}")
+    for each in unread if not predictions and not json else ():
+        complain(str(each.reason))
     for each in unseen[:-1]:
         complain(str(each))
     last = [str(unseen[-1])] if unseen else []

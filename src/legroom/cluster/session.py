@@ -25,10 +25,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import ray
 from ray._private import ray_constants, services
 from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined]  # its stub does not know it
+from ray.job_config import JobConfig
 
 from legroom.cluster import watchdog
 from legroom.cluster.reaching import CLIENT, parse_address, refuse_unreachable
@@ -200,13 +202,30 @@ def _start(**arguments: Any) -> None:
             given = {name: value for name, value in arguments.items() if value is not None}
             if arguments["address"] == "local":
                 given["include_dashboard"] = False
-            ray.init(**given, log_to_driver=False, logging_level=logging.ERROR)
+            with _own_import_path():
+                ray.init(**given, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:  # Ray raises all kinds, and plain Exception where its processes are slow
         if arguments["address"] == "local" and "timed out" in str(error).lower():
             raise RayTimedOut("Ray's processes were not there in the time that it gives them") from error
         if not isinstance(error, ConnectionError | RuntimeError | ValueError | OSError):
             raise
         raise _in_one_line(arguments["address"], error) from error
+
+
+@contextmanager
+def _own_import_path() -> Iterator[None]:
+    """Keep Ray from putting the working directory first in its workers' path: a torch.py there is not torch.
+
+    What workers are to find there, PYTHONPATH names last.
+    """
+    serialize = JobConfig._serialize
+
+    def without_folders(config: JobConfig) -> str:
+        config._py_driver_sys_path = []
+        return serialize(config)
+
+    with mock.patch.object(JobConfig, "_serialize", without_folders):
+        yield
 
 
 def _in_one_line(address: str, error: Exception) -> LegroomError:

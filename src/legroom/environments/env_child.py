@@ -18,6 +18,7 @@ from typing import Any
 from legroom.environments.env_make import EnvError, build, import_makers, stage
 from legroom.environments.env_steps import mask_function, random_action
 from legroom.environments.gym_spaces import from_gymnasium
+from legroom.environments.look_sources import listen
 from legroom.environments.script_classes import lift
 from legroom.errors import BadInput
 from legroom.machine.child_process import close_and_leave, write_answer
@@ -36,6 +37,7 @@ def main() -> None:
     task = json.loads(Path(sys.argv[2]).read_text())
     answer_file = Path(task["answer"])
     envs: list[Any] = []
+    heard = listen()
     try:
         answer = describe(task, envs)
     except EnvError as failed:
@@ -46,9 +48,11 @@ def main() -> None:
     if envs and "error" not in answer:
         cancel = call_after(task["timeout_s"], lambda: os._exit(PROBE_TIMED_OUT))
         answer["stepped"], answer["time_limit"], answer["step_s"] = step_envs(envs)
+        answer["sources"] = heard.told(str(answer_file.parent))
         write_answer(answer_file, answer)
         if task.get("probe"):
             answer["probe"] = probe_envs(task, envs)
+            answer["sources"] = heard.told(str(answer_file.parent))
             write_answer(answer_file, answer)
         cancel()
     close_and_leave(envs)

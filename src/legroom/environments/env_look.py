@@ -22,6 +22,7 @@ from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
+from legroom.environments.look_sources import is_same, state
 from legroom.environments.objects import package_of
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import BadInput
@@ -110,7 +111,7 @@ def kept_look(run: Run, how: EnvTask) -> EnvLook | None:
     for trust, asked in product((True, False), asked_before):
         task = _task(named if trust else run, asked, trust=trust, probe_timeout_s=PROBE_TIMEOUT_S)
         path = _cache_path(run, task, how)
-        kept: Any = read_json(path) if path is not None else None
+        kept: Any = _kept(path)
         with suppress(TypeError, KeyError, ValueError):
             return EnvLook(Spaces.model_validate(kept["answer"]["spaces"]), memory=_as_memory(kept["answer"]))
     return None
@@ -121,19 +122,27 @@ def _answer(
 ) -> tuple[dict[str, Any], dict[str, Any] | None, str]:
     """Return what the child says, what its probe says, and what became of that; kept for the next prediction."""
     path = _cache_path(run, task, how)
-    kept = read_json(path) if path is not None else None
-    if isinstance(kept, dict) and kept.keys() == {"answer", "lean"}:
+    kept = _kept(path)
+    if kept is not None:
         return kept["answer"], kept["lean"], ""
     answer, fate = _ask_child(run, task, timeout_s)
-    lean = answer.get("probe")
+    lean, sources = answer.get("probe"), answer.pop("sources", None)
     # What the training process and its workers have loaded anyway is not the environment's. The import takes
     # seconds, so it is made first only where the environment turns out to need some of it too.
     if set(how.brings) & set(answer.get("loads") or ()) and run.env.workers != "light":
         again = task | {"preload": how.loaded, "probe": None}
         answer, _ = _ask_child(run, again, timeout_s)
-    if path is not None and "error" not in answer and not fate and answer.get("stepped"):
-        write_json(path, {"answer": answer, "lean": lean})
+        answer.pop("sources", None)  # those of the first, which did more
+    if path is not None and "error" not in answer and not fate and answer.get("stepped") and sources is not None:
+        write_json(path, {"answer": answer, "lean": lean, "sources": state(sources, os.environ)})
     return answer, lean, fate
+
+
+def _kept(path: Path | None) -> dict[str, Any] | None:
+    """Return what is kept of an earlier look whose files and variables are as they were; None where nothing is."""
+    kept: Any = read_json(path) if path is not None else None
+    whole = isinstance(kept, dict) and kept.keys() == {"answer", "lean", "sources"}
+    return kept if whole and is_same(kept["sources"], os.environ) else None
 
 
 def _cache_path(run: Run, task: dict[str, Any], how: EnvTask) -> Path | None:
@@ -152,13 +161,19 @@ def _cache_path(run: Run, task: dict[str, Any], how: EnvTask) -> Path | None:
         package = find_spec(package_of(task["id"])) if ":" in task["id"] else None
     if package is not None and package.origin and package.submodule_search_locations:
         own += [_stamp(file) for file in sorted(Path(package.origin).parent.rglob("*.py"))[:MOST_FILES]]
-    code = [_stamp(Path(__file__).with_name(name)) for name in ("env_child.py", "env_probe.py", "lean_meter.py")]
+    code = [
+        _stamp(Path(__file__).with_name(name))
+        for name in ("env_child.py", "env_probe.py", "lean_meter.py", "look_sources.py")
+    ]
     key = digest(json.dumps(task, default=str, sort_keys=True), how.loaded, installed, own, data, code, sys.version)
     return cache_folder() / f"env-{key}.json"
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:
-    found = path.stat()
+    try:
+        found = path.stat()
+    except OSError:  # a link that leads nowhere, or where nobody may look: it cannot be imported either
+        return str(path), 0, 0
     return str(path), found.st_mtime_ns, found.st_size
 
 

@@ -27,7 +27,7 @@ def retreat(
     target = int(peak.high * LESS)
     vram = None if now.gpu is None else UNLIMITED
     budget = Budget(ram=UNLIMITED, vram=target) if place == "gpu" else Budget(ram=target, vram=vram)
-    plan = fit(run, budget, predictor, allow=allow)
+    plan = fit(run, budget, predictor, allow=allow, begun=True)
     after = plan.after.gpu if place == "gpu" and plan.after.gpu is not None else plan.after.host
     if plan.run == run or after.high >= peak.high:
         return None

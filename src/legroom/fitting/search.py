@@ -52,12 +52,15 @@ def refuse_unfittable(*runs: Run) -> None:
             raise BadInput(what, path=run.source, hint=f"legroom predict says what {run.name} needs")
 
 
-def fit(run: Run, budget: Budget, predictor: Predictor, *, allow: Collection[Price] = PRICES) -> Plan:
+def fit(
+    run: Run, budget: Budget, predictor: Predictor, *, allow: Collection[Price] = PRICES, begun: bool = False
+) -> Plan:
     """Return the plan that makes the run fit with as little as needed, or says what would be needed.
 
     Args:
         run: with its spaces, as `predictor.run`.
         allow: the prices that may be paid.
+        begun: whether it has learned something already, which has to stay of use.
 
     Raises:
         BadInput: the run breaks a rule of its library that no knob mends, the GPU's size is not known, or the run
@@ -69,7 +72,7 @@ def fit(run: Run, budget: Budget, predictor: Predictor, *, allow: Collection[Pri
         raise BadInput("the GPU's memory is not known", hint="--vram 8GiB, or --gpu NAME")
     _refuse_guesses(run, budget, predictor)
     mended, repairs = repaired(run)
-    search = _Search(budget, predictor)
+    search = _Search(budget, predictor, begun=begun)
     look = search.exhaust if search.is_hopeless(mended, allow) else search.cheapest
     fitted, steps = look(mended, allow)
     needed: dict[str, int] = {}
@@ -107,9 +110,10 @@ def _refuse_guesses(run: Run, budget: Budget, predictor: Predictor) -> None:
 class _Search:
     """One budget, one predictor, and what has been found out with them."""
 
-    def __init__(self, budget: Budget, predictor: Predictor) -> None:
-        self.budget, self.predictor = budget, predictor
-        self.knobs = (*backend_of(predictor.run).knobs, *plugged_knobs())
+    def __init__(self, budget: Budget, predictor: Predictor, *, begun: bool) -> None:
+        self.budget, self.predictor, self.begun = budget, predictor, begun
+        knobs = (*backend_of(predictor.run).knobs, *plugged_knobs())
+        self.knobs = tuple(knob for knob in knobs if not (begun and knob.starts_over))
         self.unfinished = False  # there were more combinations than could be tried
         self.hopeless = False
         self._rough: list[tuple[Run, list[Step]]] | None = None
@@ -231,7 +235,7 @@ class _Search:
     def _roughly(self, run: Run, allow: Collection[Price]) -> list[tuple[Run, list[Step]]]:
         """Return combinations as arithmetic sees them, the most promising first."""
         if self._rough is None:
-            rough = _Search(self.budget, self.predictor.by_arithmetic())
+            rough = _Search(self.budget, self.predictor.by_arithmetic(), begun=self.begun)
             self._rough = sorted(rough._combinations(run, allow), key=lambda each: rough.over(each[0]))
             self.unfinished = rough.unfinished
         return self._rough

@@ -112,8 +112,9 @@ class CardStorages(StorageFollower):
             except OutOfMemory as error:
                 file, line = self.sites.where()
                 self.journal.json(
-                    "oom", file=file, line=line, text=str(error), requested=nbytes, free=card.free_bytes, caught=None
-                )
+                    "oom", file=file, line=line, text=str(error), requested=nbytes, free=card.free_bytes,
+                    chain=self.sites.chain(), thread=threading.get_ident(),
+                )  # fmt: skip
                 raise
             number = self._next
             self._next += 1
@@ -138,6 +139,24 @@ class CardStorages(StorageFollower):
         if nbytes:
             record.number = self.alloc(nbytes, label, flags=0)
         self.enroll(storage, record)
+
+    def resize(self, storage: torch.UntypedStorage, nbytes: int) -> None:
+        """Request the bytes of a storage anew, as PyTorch does (ATen/native/cuda/Resize.cpp, resize_bytes_cuda).
+
+        The new block is requested before the old one is freed, also where it is smaller.
+
+        Raises:
+            OutOfMemory: the new block does not fit beside the old one.
+        """
+        before = self.records.get(storage._cdata)
+        if before is None:
+            return
+        record = Record(before.card, nbytes, before.origin)
+        if nbytes:
+            record.number = self.alloc(nbytes, card=before.card, flags=0)
+        self.enroll(storage, record)
+        if before.number >= 0:
+            self._dead.append(before.number)
 
     def enroll(self, storage: torch.UntypedStorage, record: Record) -> None:
         """Know a storage until it dies."""

@@ -33,7 +33,7 @@ from .journal import Journal
 from .library_memory import NAMES, LibraryMemory
 from .op_scratch import Call
 from .operator_arguments import META, NUMBERS_MATTER, concerned, constants, describe, hollowed, zeros
-from .reads import Assumptions
+from .reads import Assumptions, reader
 from .scratch_table import MATMULS, PROGRAMS, SHAPES
 from .shadows import NONE, Facts, Shadows
 from .sparse_tensors import SparseTensors
@@ -54,6 +54,8 @@ class Follower(CardStorages):
         self.shadows = Shadows(self.records, 1 << 18 if small is None else int(small))
         self.following = True
         self.optimizer_steps = 0
+        self.batches = 0  # that the loop over a DataLoader was handed in which the optimizer steps
+        self.left_out = False  # whether batches were left out
         self.kernels: dict[Any, Any] = {}  # operator -> what a card does instead
         self.casts: dict[Any, Any] = {}  # operator -> what autocast does to its arguments
         self._steps: dict[Any, list[Any]] = {}
@@ -64,7 +66,7 @@ class Follower(CardStorages):
         self._special = ValueOperators(self, _Entered, self._sparse).table
 
     def assume(self, what: str, *, sets_size: bool = False) -> None:
-        self.assumptions.add(self.sites.where(), what, sets_size)
+        self.assumptions.add(self.sites.where(), what, sets_size, reader())
 
     def dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run one operator of the program."""
@@ -260,8 +262,8 @@ class Follower(CardStorages):
     def facts_of(self, func: Any) -> Facts:
         facts = Facts(func)
         facts.special = self._special.get(func)
-        if facts.name == "set_":  # another storage, with values of its own
-            facts.special = lambda func, args, kwargs: func(*args, **kwargs)
+        if facts.name == "set_":
+            facts.special = self._set
         facts.program = PROGRAMS.get(func)
         facts.matmul = func in MATMULS
         facts.may_keep = func is _aten.add.Tensor or func in _OUT_OF_PLACE
@@ -313,16 +315,22 @@ class Follower(CardStorages):
 
     def _resized(self, facts: Facts, args: Any, kwargs: Any) -> None:
         """Request anew what an operator made larger (`resize_`, results given as `out=`)."""
-        if facts.name != "resize_" and "out" not in kwargs:
+        resizes = facts.name in ("resize_", "resize_as_")
+        if not resizes and "out" not in kwargs:
             return
-        for tensor in (args[0],) if facts.name == "resize_" else _tensors(kwargs["out"]):
-            storage = tensor.untyped_storage()
-            record = self.records.get(storage._cdata)
-            if record is not None and storage.nbytes() > record.nbytes:
-                self.records.pop(storage._cdata)
-                self.born(storage, "")
-                if record.number >= 0:
-                    self._dead.append(record.number)
+        for tensor in (args[0],) if resizes else _tensors(kwargs["out"]):
+            self._grown(tensor.untyped_storage())
+
+    def _grown(self, storage: torch.UntypedStorage) -> None:
+        record = self.records.get(storage._cdata)
+        if record is not None and storage.nbytes() > record.nbytes:
+            self.resize(storage, storage.nbytes())
+
+    def _set(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Give a tensor another storage, with values of its own; it grows where the new shape needs that."""
+        out = func(*args, **kwargs)
+        self._grown(args[0].untyped_storage())
+        return out
 
     def births(self, out: Any) -> None:
         if isinstance(out, torch.Tensor):

@@ -84,7 +84,7 @@ def on_torch(journal: Any) -> Any:
     _forks(follower)
     _optimizers(follower)
     if folder := os.environ.get("LEGROOM_REHEARSAL_FOLDER"):
-        epochs.install(follower, folder)
+        epochs.install(follower, folder, float(plan.get("looking_s") or 0))
     _collections(follower)
     _endings(follower)
     host_memory.zeros_are_fresh(torch, journal)
@@ -211,9 +211,14 @@ def _optimizers(follower: Any) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
     from .evaluations import Evaluations
+    from .executed_lines import ExecutedLines
     from .growing import GrowingContainers
+    from .host_memory import HeapSamples
+    from .run_length import RunLength
 
-    growing, evaluations = GrowingContainers(follower.journal), Evaluations(follower)
+    growing = GrowingContainers(follower.journal, RunLength(follower).look)
+    heap, evaluations = HeapSamples(follower.journal), Evaluations(follower)
+    executed = ExecutedLines(follower) if os.environ.get("LEGROOM_REHEARSAL_FOLDER") else None
 
     def before(optimizer: Any, args: Any, kwargs: Any) -> None:
         follower.here.stepping += 1
@@ -227,7 +232,9 @@ def _optimizers(follower: Any) -> None:
         follower.give_back()
         if steps <= 3:
             follower.journal.json("roles", **_roles(follower, optimizer))
-        follower.journal.json("step", n=steps, optimizer=id(optimizer))
+        told = executed.look(steps) if executed is not None else {}
+        follower.journal.json("step", n=steps, thread=threading.get_ident(), **told)
+        heap.look(steps)
         growing.look(steps)
         evaluations.look(steps)
 

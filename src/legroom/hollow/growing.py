@@ -19,7 +19,7 @@ import itertools
 import os
 import sys
 import time
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any, Iterator
 
 LEAST_ELEMENTS = 64
@@ -31,6 +31,7 @@ MALLOC_BYTES = 16  # that glibc keeps beside a block
 TENSOR_BYTES = 448  # of a tensor and its storage in C++: 100,000 of them, 2026-11, torch 2.13
 TELLER = "legroom_filling_buffers"  # a function of a module: its buffers that fill, as plain data
 LEAN_ERROR = 1.5  # what a row takes later, at most, of what it takes now: other policies see other things
+_CONTAINERS = (deque, list, dict, set, OrderedDict, defaultdict, Counter)
 _STORING = ("append", "appendleft", "extend", "insert", "push", "add", "setdefault")
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _SKIPPED = (type, type(sys), type(lambda: 0), type(len))
@@ -39,8 +40,9 @@ _SKIPPED = (type, type(sys), type(lambda: 0), type(len))
 class GrowingContainers:
     """Looks for containers that grow, and tells the journal."""
 
-    def __init__(self, journal: Any) -> None:
+    def __init__(self, journal: Any, total_steps: Any = None) -> None:
         self._journal = journal
+        self._total_steps = total_steps  # a function: how many optimizer steps there will be, by how many there were
         self._lengths: dict[int, int] = {}
         self._next = 0.0
         self._about: dict[int, dict[str, Any]] = {}
@@ -62,7 +64,7 @@ class GrowingContainers:
     def _look(self, steps: int) -> None:
         lengths, before, grown = {}, self._lengths, []
         for each in gc.get_objects():
-            if type(each) in (deque, list, dict) and len(each) >= LEAST_ELEMENTS:
+            if type(each) in _CONTAINERS and len(each) >= LEAST_ELEMENTS:
                 lengths[id(each)] = len(each)
                 if len(each) > before.get(id(each), sys.maxsize):
                     grown.append(each)
@@ -78,7 +80,8 @@ class GrowingContainers:
                      "each": nbytes, **about}
                 )  # fmt: skip
         told += self._lean_buffers()
-        self._journal.json("growing", step=steps, resident=resident, containers=told)
+        total = self._total_steps(steps) if self._total_steps is not None else None
+        self._journal.json("growing", step=steps, resident=resident, containers=told, total_steps=total)
 
     def _lean_buffers(self) -> list[dict[str, Any]]:
         """Return the lean buffers of ours that have grown: what a row takes is seen, and may yet change."""

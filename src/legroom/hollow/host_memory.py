@@ -13,10 +13,12 @@ import functools
 import os
 import sys
 import sysconfig
+import time
 from typing import Any
 
 LIBRARY = "LEGROOM_RESERVE"  # its path, where it is preloaded
 LEAST = 64 << 20
+HEAP_EVERY_S, HEAP_COST = 0.01, 100  # seconds between two samples of the heap, and times as long as one takes
 _STANDARD = os.path.join(sysconfig.get_paths()["stdlib"], "")
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _kept: list[Any] = []  # what C holds must not be collected
@@ -51,6 +53,37 @@ def watch_requests(journal: Any) -> None:
 
     os.register_at_fork(after_in_child=silence)  # the journal is the parent's
     atexit.register(silence)
+
+
+class _Mallinfo2(ctypes.Structure):
+    """`struct mallinfo2` of glibc 2.33 and later."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks",
+                                                     "fsmblks", "uordblks", "fordblks", "keepcost")]  # fmt: skip
+
+
+class HeapSamples:
+    """Tells the journal what is in use on the heap after an optimizer step: what no page shows, some bytes per step."""
+
+    def __init__(self, journal: Any) -> None:
+        self._journal, self._next = journal, 0.0
+        try:
+            self._malloc: Any = ctypes.CDLL(None).mallinfo2
+            self._malloc.restype = _Mallinfo2
+        except (OSError, AttributeError):  # another C library
+            self._malloc = None
+
+    def look(self, steps: int) -> None:
+        """Take a sample where one is due."""
+        began = time.monotonic()
+        if began < self._next:
+            return
+        busy, blocks, malloc = time.thread_time(), sys.getallocatedblocks(), 0
+        if self._malloc is not None:
+            info = self._malloc()
+            malloc = info.uordblks + info.hblkhd
+        self._journal.json("heap", step=steps, blocks=blocks, malloc=malloc)
+        self._next = began + max(HEAP_EVERY_S, HEAP_COST * (time.thread_time() - busy))
 
 
 def _asking_lines() -> tuple[tuple[str, int], tuple[str, int]]:

@@ -44,6 +44,6 @@ class ReadFiles:
             if path in self._listed or path.endswith(".pyc") or path.startswith((*_PASSING, folder)):
                 continue
             self._listed.add(path)
-            if os.path.isfile(path):
+            if os.path.isfile(path) or not os.path.exists(path):  # one that is not there may come
                 new.append(path)
         return new

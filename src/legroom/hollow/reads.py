@@ -10,9 +10,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any, Callable
 
 import torch
+
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__))
+_BETWEEN = (  # a read and us
+    os.path.join(os.path.dirname(os.path.abspath(__file__)), ""),
+    *(os.path.join(_TORCH, each) for each in ("_tensor.py", "_ops.py", "_compile.py", os.path.join("utils", "_"))),
+)
 
 _EXPECTED = ("all", "_is_all_true", "isfinite", "logical_not", "allclose", "equal")
 _UNEXPECTED = ("isnan", "isinf", "any")  # also where they are told by a number, as a GradScaler does
@@ -37,8 +45,20 @@ class Assumptions:
         self._tell = tell
         self._counts: dict[tuple[str, int, str], int] = {}
 
-    def add(self, where: tuple[str, int], what: str, sets_size: bool = False) -> None:
-        key = (*where, what)
+    def add(self, where: tuple[str, int], what: str, sets_size: bool, asker: tuple[str, int]) -> None:
+        key = (*where, f"{what} {asker}")
         count = self._counts[key] = self._counts.get(key, 0) + 1
         if count & (count - 1) == 0:
-            self._tell("assumed", file=where[0], line=where[1], what=what, count=count, sets_size=sets_size)
+            file, line = where
+            self._tell("assumed", file=file, line=line, what=what, count=count, sets_size=sets_size, reader=asker)
+
+
+def reader() -> tuple[str, int]:
+    """Return file and line of the code that reads a value: of the program, of a library, or of torch's own Python."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_BETWEEN) and not file.startswith("<"):
+            return file, frame.f_lineno
+        frame = frame.f_back
+    return "", 0

@@ -26,6 +26,7 @@ _INSTALLED = tuple(
     }
 )
 _MOST_FRAMES = 4
+_LONGEST_CHAIN = 100
 _USER, _LIBRARY, _MODULE, _CALLED, _SKIP = 1, 2, 3, 4, 0
 _MODULE_CALL = torch.nn.Module._call_impl.__code__
 
@@ -84,6 +85,17 @@ class Sites:
                 library = frame.f_code.co_filename, frame.f_lineno
             frame = frame.f_back if kind != _CALLED else self.caller
         return library
+
+    def chain(self) -> list[tuple[str, int]]:
+        """Return file and line of every call under way outside of torch, the innermost first."""
+        frame: Any = sys._getframe(1)
+        found: list[tuple[str, int]] = []
+        while frame is not None and len(found) < _LONGEST_CHAIN:
+            kind = self._kinds.get(frame.f_code) or _kind(frame.f_code.co_filename)
+            if kind in (_USER, _LIBRARY):
+                found.append((frame.f_code.co_filename, frame.f_lineno))
+            frame = frame.f_back if kind != _CALLED else self.caller
+        return found
 
     def goes_on_with_caller(self, function: Any) -> None:
         """Let the places of a function be those of `caller`, for whom it works in another thread."""

@@ -112,6 +112,14 @@ def _properties(follower: Follower) -> None:
         return int(raw_storage_pointer(self)) if record is None else follower.storage_address(record)
 
     storage.data_ptr = storage_pointer
+    raw_resize = torch._C.StorageBase.resize_  # type: ignore[attr-defined]
+
+    def resize(self: Any, nbytes: int) -> Any:  # behind the dispatcher's back, as FSDP frees and restores parameters
+        if follower.following and not here.inside:
+            follower.resize(self, int(nbytes))
+        return raw_resize(self, nbytes)
+
+    storage.resize_ = resize
     data = _Base.data
 
     def set_data(self: Any, value: Any) -> None:

@@ -21,10 +21,14 @@ def measure_base(child: Path, stage: str, wanted: set[str]) -> dict[str, int] | 
 
 
 def _start_child(script: Path, stage: str) -> subprocess.Popen[bytes] | None:
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}  # the GPU context is an item of its own
+    # the GPU context is an item of its own; of the working directory nothing is imported, by none of its processes
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONSAFEPATH": "1"}
     try:
         return subprocess.Popen(
-            [sys.executable, str(script), stage], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+            [sys.executable, "-P", str(script), stage],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
         )
     except OSError:
         return None

@@ -10,8 +10,8 @@ anew when it is next needed, or writes to nowhere where nobody waits for it. Thi
 Held, by room:
 
 - storing: spill files (refused), the thread that reads ahead (made anew); the core sees to its own (`_threads.h`);
-- sharing: workers, their template, pipes and shared memory of a `LeanVecEnv` (refused); what `share` maps is read-only,
-  its locks are made anew;
+- sharing: workers, their template, pipes and shared memory of a `LeanVecEnv` (refused); in a worker, the pipes to the
+  trainer (to nowhere); what `share` maps is read-only, its locks are made anew;
 - training: the pipe of events, the logs and TensorBoard's file (to nowhere), the lock of a run folder (let go, or the
   folder stays in use as long as the forked process lives), the notes on calls of environments (own memory), the thread
   that computes (refused).

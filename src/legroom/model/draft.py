@@ -23,6 +23,7 @@ class Draft:
     Args:
         unknown: keys whose value cannot be known without executing something: path -> (line, what stands there).
             An override may still give them; one that memory depends on is an error otherwise.
+        not_followed: the line and text of what may have changed any value, so that none can be relied on.
         doubted: keys whose value is likely and not certain: a prediction takes it, a check claims nothing of it.
         settle: the reader's last word, once the base run and the overrides are laid over the draft; it is told which
             keys the overrides have set.
@@ -37,6 +38,7 @@ class Draft:
     data: dict[str, Any] = field(default_factory=dict)
     lines: dict[Key, int] = field(default_factory=dict)
     unknown: dict[Key, tuple[int | None, str]] = field(default_factory=dict)
+    not_followed: tuple[int | None, str] | None = None
     settle: Callable[[Draft, Collection[Key]], None] | None = None
     finish: Callable[[Draft, Collection[Key]], None] | None = None
     settled: set[Key] = field(default_factory=set)

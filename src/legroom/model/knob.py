@@ -28,6 +28,7 @@ class Knob:
             measured it; None where it was not measured. A knob with it is `slower` unless that is at most 1.
         also: keys that it turns instead of `key` in runs of other algorithms.
         counted: whether predictions show what it saves.
+        starts_over: whether what was learned before it was turned is of no use after: no retreat turns it.
     """
 
     key: str
@@ -38,6 +39,7 @@ class Knob:
     slowdown: Callable[[Run, Evidence], float | None] | None = None
     also: tuple[str, ...] = ()
     counted: bool = True
+    starts_over: bool = False
 
     @property
     def asks_probe(self) -> bool:

@@ -29,7 +29,7 @@ class Trial:
     """One rehearsal of the program with its arguments set.
 
     Args:
-        fits: None where that is unknown, or where the program refused the values.
+        fits: as far as it was seen; None where that is unknown, or where the program refused the values.
         refused: what the program said when it refused them; empty where it ran.
     """
 
@@ -39,12 +39,12 @@ class Trial:
 
     @property
     def fits(self) -> bool | None:
-        return None if self.refused else self.prediction.fits
+        return None if self.refused else self.prediction.so_far or self.prediction.fits
 
     @property
     def unknown(self) -> bool:
         """Return whether it ran and its verdict is open all the same."""
-        return not self.refused and self.prediction.fits is None
+        return not self.refused and self.fits is None
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class ParamSearch:
 
     @property
     def fits(self) -> bool | None:
-        """Return whether something fits; None where that is unknown."""
+        """Return whether something fits; None where that is unknown, or known only as far as it was seen."""
         if self.best is not None:
-            return True
+            return self.best.prediction.fits
         if any(trial.unknown for trial in self.trials) or self.refused:
             return None
         return False

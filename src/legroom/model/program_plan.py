@@ -55,10 +55,10 @@ class ProgramPlan:
 
     @property
     def best(self) -> Attached | None:
-        """Return the cheapest that fits, None where none does."""
-        return next((one for one in self.tried if one.prediction.fits), None)
+        """Return the cheapest that fits as far as it was seen, None where none does."""
+        return next((one for one in self.tried if one.prediction.fits or one.prediction.so_far), None)
 
     @property
     def fits(self) -> bool | None:
-        """Return whether one fits; None where that is unknown of the last that was tried."""
-        return True if self.best is not None else self.tried[-1].prediction.fits
+        """Return whether one fits; None where that is unknown of it, or of the last that was tried."""
+        return (self.best or self.tried[-1]).prediction.fits

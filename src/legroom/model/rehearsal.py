@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +14,7 @@ from legroom.model.verdict import Budget
 from legroom.units import format_span
 
 Stopped = Literal["repeats", "finished", "updates", "seconds", "failed", "out-of-memory", "interrupted", "real-limit"]
+ENOUGH_BATCHES = 30  # of one shape, where items of different shapes cannot be in one batch
 PHASES = ("forward", "backward", "optimizer step")
 
 
@@ -52,7 +54,13 @@ class Leak:
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """A request that did not fit the card: PyTorch's own words, at the user's line."""
+    """A request that did not fit the card: PyTorch's own words, at the user's line.
+
+    Args:
+        caught: the program went on after it, or ended by itself.
+        retried: the line with which it tried the same again with less, and went on training; None where it did not.
+        steps_after: optimizer steps that the same thread made after it.
+    """
 
     file: str
     line: int
@@ -60,6 +68,17 @@ class OutOfMemory:
     requested: int
     free: int
     caught: bool
+    retried: tuple[str, int] | None = None
+    steps_after: int = 0
+
+
+@dataclass(frozen=True)
+class NotReached:
+    """A line that a stopped program has not executed, or whose size may change, and that may take GPU memory."""
+
+    file: str
+    line: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -109,12 +128,50 @@ class Filling:
 
 @dataclass(frozen=True)
 class Endless:
-    """A container of the program that grows by so many bytes per second, with no bound that its source shows."""
+    """Host memory that grows with the steps, with no bound that the source shows.
+
+    Args:
+        what: a container of the program, `dict Agent.seen`, or where it was seen: `the heap`.
+        file, line: that add to it; an empty file where that is not known.
+        error: bytes by which `per_step` may be wrong.
+        steps_left: of the run; None where its length is not known.
+    """
 
     what: str
     file: str
     line: int
     per_s: float
+    per_step: float = 0.0
+    error: float = 0.0
+    steps_left: float | None = None
+
+    def seconds_to_fill(self, nbytes: int) -> float:
+        """Return how long it takes to fill so much memory."""
+        return nbytes / self.per_s if self.per_s > 0 else math.inf
+
+    def steps_to_fill(self, nbytes: int) -> float:
+        """Return how many optimizer steps that takes."""
+        return nbytes / self.per_step if self.per_step > 0 else math.inf
+
+
+@dataclass(frozen=True)
+class WorkerPages:
+    """Memory that forked workers of DataLoaders have copied from the program, by writing to it.
+
+    Reading a Python object changes its reference count, and so copies its page.
+
+    Args:
+        copied: bytes so far, of all workers.
+        later: bytes more that they will take by the end of an epoch.
+        error: bytes by which `later` may be wrong.
+        missed: bytes of `copied` that no sample of the process tree has seen.
+    """
+
+    workers: int
+    copied: int
+    later: int
+    error: int
+    missed: int = 0
 
 
 @dataclass(frozen=True)
@@ -137,6 +194,7 @@ class HostSeen:
     endless: tuple[Endless, ...] = ()
     growing_per_s: float = 0.0
     pinned: int = 0
+    worker_pages: WorkerPages | None = None
 
 
 @dataclass(frozen=True)
@@ -163,6 +221,29 @@ class Beside:
     nbytes: int
     error: int
     why: str
+
+
+@dataclass(frozen=True)
+class BatchesSeen:
+    """The batches of one loop over a DataLoader that were run or looked at.
+
+    Args:
+        total: in one epoch; None where that is not known, as with a stream.
+        alike: those that were seen had the same shapes.
+        stacked: items of different shapes cannot be in one batch: torch's own `default_collate` refuses them.
+    """
+
+    file: str
+    line: int
+    seen: int
+    total: int | None
+    alike: bool = True
+    stacked: bool = False
+
+    @property
+    def enough(self) -> bool:
+        """Return whether no batch that was not seen can be larger than those that were."""
+        return self.seen == self.total or (self.alike and self.stacked and self.seen >= ENOUGH_BATCHES)
 
 
 @dataclass(frozen=True)
@@ -227,6 +308,8 @@ class Rehearsal:
     beside: tuple[Beside, ...] = ()
     doubts: tuple[Doubt, ...] = ()
     leaks: tuple[Leak, ...] = ()
+    not_reached: tuple[NotReached, ...] = ()
+    undecided: tuple[NotReached, ...] = ()
     notes: tuple[str, ...] = ()
     points: tuple[tuple[float, int, int], ...] = ()
     step_times: tuple[float, ...] = ()
@@ -234,8 +317,20 @@ class Rehearsal:
     epochs: int = 0
     evaluation: tuple[str, int] | None = None
     collected: int = 0
+    batches: tuple[BatchesSeen, ...] = ()
     same_runs: tuple[SameRun, ...] = ()
     jax: str = ""
+
+    @property
+    def failed(self) -> OutOfMemory | None:
+        """The request whose failure is the verdict: the uncaught one, else the first that was not retried with less."""
+        decisive = [request for request in self.out_of_memory if request.retried is None]
+        return next((request for request in decisive if not request.caught), decisive[0] if decisive else None)
+
+    @property
+    def retried(self) -> OutOfMemory | None:
+        """The last request that failed and was retried with less, where no other is the verdict."""
+        return self.out_of_memory[-1] if self.out_of_memory and self.failed is None else None
 
     def __repr__(self) -> str:
         return f"Rehearsal({' '.join(self.command)}: {self.updates:,} updates in {self.seconds:.1f} s, {self.stopped})"
@@ -250,9 +345,11 @@ class ProgramPrediction(ShownInNotebooks):
     budget: Budget
     fits: bool | None
     ways: tuple[str, ...] = ()  # to make it fit
+    so_far: bool = False  # it fits as far as it was seen, and was stopped before it ended
 
     def __repr__(self) -> str:
         fits = {True: "fits", False: "does not fit", None: "unknown whether it fits"}[self.fits]
+        fits = "fits so far" if self.so_far else fits
         return f"ProgramPrediction({self.footprint.name}: {fits}, {self.footprint!r})"
 
     @property
@@ -263,4 +360,5 @@ class ProgramPrediction(ShownInNotebooks):
         if self.rehearsal.stopped == "failed":
             return EXIT_BAD_INPUT
         broken = any(finding.severity == "error" for finding in self.footprint.findings)
-        return EXIT_FINDINGS if self.fits is False or self.footprint.unknown or broken else EXIT_GOOD
+        unknown = self.footprint.unknown or (self.so_far and self.fits is None)
+        return EXIT_FINDINGS if self.fits is False or unknown or broken else EXIT_GOOD

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from legroom.backends.base import backend_of
 from legroom.backends.default import DEFAULT_BACKEND
-from legroom.errors import BadInput, NotARun
+from legroom.errors import BadInput, NotARun, NotKnownYet
 from legroom.model.draft import Draft, copied, get, merged, only_entry
 from legroom.model.run import Run
 from legroom.model.trusted import run_from_trusted
@@ -93,6 +93,8 @@ class Unread(NamedTuple):
 def read_each(target: str, *, overrides: Overrides = (), like: str | None = None) -> tuple[list[Run], list[Unread]]:
     """Return every run that `target` names, and the entries of a file of several that cannot be read.
 
+    A script of which only running could tell what it needs has no runs, and none is an error.
+
     Raises:
         BadInput: there is no such run, or none that can be read.
     """
@@ -103,22 +105,25 @@ def read_each(target: str, *, overrides: Overrides = (), like: str | None = None
         names = _entry_names(path) if path is not None and entry is None else []
         runs: list[Run] = []
         unread: list[Unread] = []
-        for name in names if len(names) > 1 else ():
+        for name in names if len(names) > 1 or isinstance(error, NotKnownYet) else ():
             try:
                 runs += read_all(f"{path}:{name}", overrides=overrides, like=like)
             except BadInput as reason:
                 unread.append(Unread(name, reason))
-        if not runs:
+        if not runs and not (unread and isinstance(error, NotKnownYet)):
             raise error from None
         return runs, unread
 
 
 def _entry_names(path: str) -> list[str]:
-    """Return the names of the entries of a file that is a mapping of runs; none of others."""
-    from legroom.reading.file_kinds import kind_of
+    """Return the names of the runs of a script, or of the entries of a file that is a mapping of runs."""
+    from legroom.reading.file_kinds import kind_of, script_drafts
 
     try:
-        data: Any = {} if path.endswith(".py") else yamls.parse_yaml(read_text(path), path)[0]
+        if path.endswith(".py"):
+            with bounded_reading(path):
+                return [draft.name for draft in script_drafts(read_text(path), path)]
+        data: Any = yamls.parse_yaml(read_text(path), path)[0]
     except BadInput:
         return []
     kind = kind_of(data) if isinstance(data, dict) else None

@@ -13,6 +13,7 @@ from legroom.backends.base import find_algorithm
 from legroom.errors import BadInput
 from legroom.model.algorithms import Algorithm
 from legroom.reading.source import parse_module
+from legroom.reading.user_files import is_file
 
 MOST_BASES = 20
 
@@ -47,4 +48,4 @@ def base_algorithm(backend: str, name: str, path: str | None) -> Algorithm | Non
 def _source(module: str, path: str | None) -> Path | None:
     relative = Path(module) if module.endswith(".py") else Path(*module.split(".")).with_suffix(".py")
     folders = [Path(path).parent] if path else []
-    return next((file for folder in (*folders, Path()) if (file := folder / relative).is_file()), None)
+    return next((file for folder in (*folders, Path()) if is_file(file := folder / relative)), None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from legroom.errors import BadInput
 from legroom.reading.source import nodes_of, parse_module
-from legroom.reading.user_files import read_text
+from legroom.reading.user_files import exists, is_file, read_text
 
 FOLDERS_UP = 3  # from the folder of a file of settings to the program that reads it
 MOST_SCRIPTS = 60  # of a folder
@@ -34,7 +34,7 @@ def program_of(settings: str) -> list[str] | None:
     with such an option that trains by its name.
     """
     file = Path(settings)
-    if file.suffix.lower() not in (".yaml", ".yml", ".json") or not file.is_file():
+    if file.suffix.lower() not in (".yaml", ".yml", ".json") or not is_file(file):
         return None
     folder = file.resolve().parent
     for _ in range(FOLDERS_UP):
@@ -46,7 +46,7 @@ def program_of(settings: str) -> list[str] | None:
         if len(chosen) == 1:
             script, option = chosen[0]
             return [_short(script), option, settings]
-        if found or (folder / ".git").exists() or folder.parent == folder:
+        if found or exists(folder / ".git") or folder.parent == folder:
             return None
         folder = folder.parent
     return None

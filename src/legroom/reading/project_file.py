@@ -17,6 +17,7 @@ from typing import Any
 
 from legroom.errors import BadInput
 from legroom.reading.naming import did_you_mean
+from legroom.reading.user_files import exists, is_directory, is_file
 
 FILE = "pyproject.toml"
 
@@ -40,12 +41,12 @@ def read_project(target: str) -> Project:
         BadInput: the file or its table cannot be read.
     """
     path = Path(target)
-    if not path.exists():  # a named run
+    if not exists(path):  # a named run
         return Project()
     start = path.resolve()
-    for folder in (start, *start.parents) if start.is_dir() else start.parents:
+    for folder in (start, *start.parents) if is_directory(start) else start.parents:
         file = folder / FILE
-        if file.is_file() and (table := _table(file)) is not None:
+        if is_file(file) and (table := _table(file)) is not None:
             return _checked(table, file)
     return Project()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import stat
 from errno import EAGAIN
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from legroom.errors import BadInput
 from legroom.units import MIB, format_size
 
 LOGS = (".txt", ".log", ".out", ".err")
+PERMISSIONS = "check its permissions"
 _OUT_OF_MEMORY = re.compile(
     r"(?i)out of (?:\w+ )?memory|unable to allocate|cannot allocate memory|OutOfMemory|RESOURCE_EXHAUSTED|MemoryError|"
     r"bad_alloc|oom[-_ ]?kill|\bKilled\b"
@@ -24,7 +26,19 @@ _OUT_OF_MEMORY = re.compile(
 LARGEST_FILE = 4 * MIB  # the largest hyperparameter file in public use is under 100 KiB
 
 
-def is_file(text: str) -> bool:
+class Unreadable(BadInput):
+    """Something that is named as a file and cannot be read as one."""
+
+
+def exists(text: str | Path) -> bool:
+    """Return whether `text` names anything that can be seen; never raises, unlike `Path.exists` without permission."""
+    try:
+        return Path(text).exists()
+    except (OSError, ValueError):
+        return False
+
+
+def is_file(text: str | Path) -> bool:
     """Return whether `text` names a regular file; never raises, whatever the text holds."""
     try:
         return Path(text).is_file()
@@ -32,7 +46,7 @@ def is_file(text: str) -> bool:
         return False
 
 
-def is_directory(text: str) -> bool:
+def is_directory(text: str | Path) -> bool:
     """Return whether `text` names a directory; never raises."""
     try:
         return Path(text).is_dir()
@@ -47,10 +61,10 @@ def read_text(path: str) -> str:
         BadInput: it is missing, a directory, too large, binary or empty, or may not be read.
     """
     file = Path(path)
-    if is_directory(path):
+    if is_directory(path) and os.access(path, os.R_OK | os.X_OK):
         raise BadInput("is a directory", path=path, hint="name a run file in it")
     if not is_file(path):
-        raise BadInput("no such file", path=path, hint=_neighbour(file) or "check the path")
+        raise _why_not(file)
     try:
         size = file.stat().st_size
         if size > LARGEST_FILE:
@@ -62,8 +76,23 @@ def read_text(path: str) -> str:
         with open(file, "rb", buffering=0, opener=_opened_without_waiting) as stream:
             data = _most_of(stream)
     except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror or error}", path=path, hint="check its permissions") from None
+        raise Unreadable(f"cannot be read: {error.strerror or error}", path=path, hint=PERMISSIONS) from None
     return decode(data, path)
+
+
+def _why_not(file: Path) -> BadInput:
+    """Return why a path is not one of a file that can be read: a pipe or a device is never opened."""
+    try:
+        mode = file.stat().st_mode
+    except FileNotFoundError:
+        if not file.is_symlink():
+            return Unreadable("no such file", path=file, hint=_neighbour(file) or "check the path")
+        return Unreadable(f"cannot be read: its link leads nowhere ({file.readlink()})", path=file)
+    except (OSError, ValueError) as error:  # ValueError: an embedded NUL
+        return Unreadable(f"cannot be read: {getattr(error, 'strerror', None) or error}", path=file, hint=PERMISSIONS)
+    if stat.S_ISDIR(mode):
+        return Unreadable("cannot be read: Permission denied", path=file, hint=PERMISSIONS)
+    return Unreadable("is not a regular file", path=file, hint="name a run file, not a pipe or a device")
 
 
 def _opened_without_waiting(path: str, flags: int) -> int:

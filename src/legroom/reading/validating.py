@@ -20,7 +20,7 @@ from legroom.backends.base import (
     find_algorithm,
     find_backend,
 )
-from legroom.errors import BadInput
+from legroom.errors import BadInput, NotKnownYet
 from legroom.model.draft import Draft, copied, get, put
 from legroom.model.run import REMOVED_MEMORY, Run
 from legroom.model.spaces import DTYPES, DictSpace, leaves
@@ -139,6 +139,8 @@ def lenient_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> Leni
             key for key in draft.unknown if not any(key[: len(a)] == a or a[: len(key)] == key for a in check.given)
         }
         unknown |= {key for key in draft.doubted if key not in check.given}
+        if draft.not_followed is not None:
+            unknown |= {(name,) for name in ("env", "policy", "hyperparams", "eval", "checkpoint", "total_timesteps")}
         check.find_spaces()
         if draft.settle is not None:
             algo_known = bool(draft.data.get("algo"))
@@ -273,6 +275,10 @@ class _Check:
 
     def refuse_unknown(self) -> None:
         """Refuse what only running the script could tell, all of it at once, with the options that would give it."""
+        if self.draft.not_followed is not None:
+            line, text = self.draft.not_followed
+            message = f"{text} may change what is trained, so that only running the script could tell what it needs"
+            raise NotKnownYet(message, path=self.draft.path, line=line)
         missing = {
             key: where
             for key, where in self.draft.unknown.items()
@@ -291,7 +297,7 @@ class _Check:
             named = [f"{_dotted(key)} ({_at(where)})" for key, where in missing.items()]
             message = f"{len(missing)} settings that only running the script could tell: {', '.join(named)}"
         hint = f"add {' '.join(ways)}, or --like RUN, which fills what is missing"
-        raise BadInput(message, path=self.draft.path, line=line, hint=hint)
+        raise NotKnownYet(message, path=self.draft.path, line=line, hint=hint)
 
     def find_spaces(self) -> None:
         env = self.part("env")

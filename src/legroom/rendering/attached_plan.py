@@ -8,11 +8,12 @@ from json import dumps
 from typing import Any
 
 from legroom.model.program_plan import Attached, ProgramPlan
+from legroom.model.rehearsal import ProgramPrediction
 from legroom.rendering.console import document
 from legroom.rendering.item_text import peak_data
 from legroom.rendering.layout import Part, Styled, Table, verdict
 from legroom.rendering.prediction_text import footprint_data
-from legroom.rendering.program_text import needs_text, program_data, verdict_line
+from legroom.rendering.program_text import needs_text, not_reached_text, program_data, verdict_line
 from legroom.units import format_size
 
 PLAIN = "as it is"
@@ -52,9 +53,10 @@ def attached_plan_text(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Pa
     if seen.stopped == "failed":
         yield verdict(f"the program failed when it was rehearsed: {seen.failure or 'see its own output'}", "bold red")
     elif best is plan.plain:
-        yield verdict(f"fits as it is: {needs_text(best.prediction)}", "green")
+        yield verdict(f"{_fits(best.prediction)} as it is: {_needs(best.prediction)}", "green")
     elif best is not None:
-        yield verdict(f"fits with {', '.join(best.effective)} ({best.price}): {needs_text(best.prediction)}", "green")
+        how = f"{', '.join(best.effective)} ({best.price})"
+        yield verdict(f"{_fits(best.prediction)} with {how}: {_needs(best.prediction)}", "green")
     elif plan.fits is False:
         yield verdict("does not fit with any saving that can be attached without changing results", "bold red")
         yield f"  {verdict_line(plan.tried[-1].prediction)}"
@@ -77,6 +79,14 @@ def attached_plan_text(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Pa
         yield f"its own arguments may help: legroom fit --param NAME=A..B -- {shlex.join(command)}"
 
 
+def _fits(seen: ProgramPrediction) -> str:
+    return "fits so far" if seen.so_far else "fits"
+
+
+def _needs(seen: ProgramPrediction) -> str:
+    return needs_text(seen) + not_reached_text(seen.rehearsal)
+
+
 def train_command(best: Attached, command: Sequence[str]) -> str:
     """Return the command that runs the program with these savings."""
     options = ["--with", ",".join(best.to_ask_for)] if best.to_ask_for else []
@@ -93,13 +103,14 @@ def _table(plan: ProgramPlan) -> Table:
     for one in plan.tried:
         seen = one.prediction
         died = seen.rehearsal.stopped == "out-of-memory"
-        result = {True: "fits", False: "out of memory" if died else "does not fit", None: "unknown"}[seen.fits]
+        fits = seen.so_far or seen.fits
+        result = {True: _fits(seen), False: "out of memory" if died else "does not fit", None: "unknown"}[fits]
         gpu = seen.footprint.gpu
         table.add(
             ", ".join(one.effective) or (PLAIN if one is plan.plain else "nothing to attach to"),
             "" if one is plan.plain else one.price,
             "" if gpu is None or died else f"up to {format_size(gpu.high)}",
             "" if died else f"up to {format_size(seen.footprint.host.high)}",
-            Styled(result, {True: "green", False: "red", None: "yellow"}[seen.fits]),
+            Styled(result, {True: "green", False: "red", None: "yellow"}[fits]),
         )
     return table

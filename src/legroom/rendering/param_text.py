@@ -11,7 +11,7 @@ from legroom.rendering.console import document
 from legroom.rendering.item_text import peak_data
 from legroom.rendering.layout import Part, Styled, Table, verdict
 from legroom.rendering.prediction_text import footprint_data
-from legroom.rendering.program_text import first_line, needs_text, program_data
+from legroom.rendering.program_text import first_line, needs_text, not_reached_text, program_data
 from legroom.units import format_size
 
 BAR = 24  # characters of a full budget
@@ -84,7 +84,9 @@ def verdict_part(found: ParamSearch) -> Styled:
         above = f"; {params_text(found.next)} does not"
     elif len(found.params) == 1 and not found.why:
         above = ", the largest value given"
-    return Styled(f"fits: {params_text(best)} ({needs_text(best.prediction)}){above}", "green")
+    fits = "fits so far" if best.prediction.so_far else "fits"
+    unseen = not_reached_text(best.prediction.rehearsal)
+    return Styled(f"{fits}: {params_text(best)} ({needs_text(best.prediction)}){above}{unseen}", "green")
 
 
 def params_text(trial: Trial) -> str:
@@ -107,11 +109,10 @@ def trial_line(trial: Trial) -> str:
 def _outcome(trial: Trial) -> str:
     if trial.refused:
         return f"refused: {first_line(trial.refused)}"
-    failed = next((oom for oom in trial.prediction.rehearsal.out_of_memory if not oom.caught), None)
+    failed = trial.prediction.rehearsal.failed
     if failed is not None:
         return f"out of GPU memory, {format_size(failed.requested)} requested at {_short(failed.file)}:{failed.line}"
-    verdict = {True: "fits", False: "does not fit", None: "unknown"}[trial.fits]
-    return f"{verdict}, {needs_text(trial.prediction)}"
+    return f"{_result(trial)}, {needs_text(trial.prediction)}"
 
 
 def _short(file: str) -> str:
@@ -138,8 +139,10 @@ def trial_table(trials: Sequence[Trial], title: str) -> Table:
 def _result(trial: Trial) -> str:
     if trial.refused:
         return f"refused: {first_line(trial.refused)}"
-    if any(not oom.caught for oom in trial.prediction.rehearsal.out_of_memory):
+    if trial.prediction.rehearsal.failed is not None:
         return "out of memory"
+    if trial.prediction.so_far:
+        return "fits so far"
     return {True: "fits", False: "does not fit", None: "unknown"}[trial.fits]
 
 

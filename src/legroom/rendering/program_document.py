@@ -6,7 +6,7 @@ text of a source line is in the document itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
 from legroom.errors import BadInput
@@ -16,6 +16,7 @@ from legroom.model.rehearsal import (
     CardSeen,
     HostSeen,
     Leak,
+    NotReached,
     OutOfMemory,
     ProgramPrediction,
     Rehearsal,
@@ -69,6 +70,7 @@ def _prediction(run: Mapping[str, Any]) -> ProgramPrediction:
                _text(budget["vram_origin"])),
         fits if fits is None or isinstance(fits, bool) else None,
         tuple(_text(each) for each in _rows(program["ways"])),
+        so_far=bool(program.get("so_far")),
     )  # fmt: skip
 
 
@@ -89,7 +91,11 @@ def _rehearsal(program: Mapping[str, Any], footprint: Footprint) -> Rehearsal:
         failure=_text(program["failure"]),
         jax=_text(program.get("jax") or ""),
         failed_at=None if at is None else (_text(at["file"]), _number(at["line"])),
-        out_of_memory=() if oom is None else (OutOfMemory("", 0, _text(oom), 0, 0, caught=False),),
+        out_of_memory=tuple(_requests(program)) if oom is None else (OutOfMemory("", 0, _text(oom), 0, 0, False),),
+        not_reached=tuple(
+            NotReached(_text(each["file"]), _number(each["line"]), _text(each["text"]))
+            for each in _rows(program.get("not_reached") or ())
+        ),
         leaks=tuple(
             Leak(_text(each["file"]), _number(each["line"]), _number(each["nbytes"]), 0, ("", 0))
             for each in _rows(program["leaks"])
@@ -97,6 +103,14 @@ def _rehearsal(program: Mapping[str, Any], footprint: Footprint) -> Rehearsal:
         points=tuple((float(t), _number(a), _number(b)) for t, a, b in _rows(over["points"])),
         step_times=tuple(float(t) for t in _rows(over["steps"])),
     )
+
+
+def _requests(program: Mapping[str, Any]) -> Iterator[OutOfMemory]:
+    """Yield the requests that failed and were retried with less."""
+    for each in _rows(program.get("failed_requests") or ()):
+        if (went_on := each["retried"]) is not None:
+            retried = _text(went_on["file"]), _number(went_on["line"])
+            yield OutOfMemory(_text(each["file"]), _number(each["line"]), "", 0, 0, caught=True, retried=retried)
 
 
 def _card(card: Mapping[str, Any] | None, areas: Any, peaks: AllocatorPeaks | None) -> CardSeen | None:

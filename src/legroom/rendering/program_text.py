@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.model.footprint import Place
-from legroom.model.rehearsal import ProgramPrediction, Rehearsal, SameRun, SourceLine
+from legroom.model.rehearsal import OutOfMemory, ProgramPrediction, Rehearsal, SameRun, SourceLine
 from legroom.rendering.console import document
 from legroom.rendering.item_text import error_text, peak_text, why_text
 from legroom.rendering.layout import Part, Styled, Table, verdict
@@ -17,8 +17,8 @@ from legroom.rendering.prediction_text import finding_text, footprint_data, need
 from legroom.rendering.run_file import run_data
 from legroom.units import format_size
 
-SHOWN_LINES = 12
-POINTS, STEPS, MOST_AREAS, LONGEST_SOURCE = 600, 200, 300, 200  # of a document
+SHOWN_LINES, SHOWN_PLACES = 12, 3
+POINTS, STEPS, MOST_AREAS, LONGEST_SOURCE, MOST_REQUESTS = 600, 200, 300, 200, 40  # of a document
 NO_LINE = "(no line of the program)"
 STYLES = {True: "green", False: "bold red", None: "yellow"}
 
@@ -48,13 +48,22 @@ def program_data(prediction: ProgramPrediction) -> dict[str, Any]:
         "card": _card_data(seen),
         "timeline": {"points": _thinned(seen.points, POINTS), "steps": _thinned(seen.step_times, STEPS)},
         "failure": seen.failure,
-        "out_of_memory": next((oom.text for oom in seen.out_of_memory if not oom.caught), None),
+        "out_of_memory": None if seen.failed is None else seen.failed.text,
+        "so_far": prediction.so_far,
+        "not_reached": [asdict(each) | {"may_allocate": True} for each in seen.not_reached],
+        "failed_requests": [_request_data(each) for each in seen.out_of_memory[:MOST_REQUESTS]],
         "budget": asdict(prediction.budget),
         "leaks": [{"file": leak.file, "line": leak.line, "nbytes": leak.nbytes} for leak in seen.leaks],
         "ways": list(prediction.ways),
         "host": host_data(seen),
         "same_run": _same_run_data(seen),
     }
+
+
+def _request_data(request: OutOfMemory) -> dict[str, Any]:
+    retried = None if request.retried is None else {"file": request.retried[0], "line": request.retried[1]}
+    about = {key: getattr(request, key) for key in ("file", "line", "requested", "free", "caught")}
+    return about | {"retried": retried}
 
 
 def _card_data(seen: Rehearsal) -> dict[str, Any] | None:
@@ -105,7 +114,7 @@ def _same_run_data(seen: Rehearsal) -> dict[str, Any] | None:
 
 def stopped_at(seen: Rehearsal) -> tuple[str, int] | None:
     """Return the line that matters: of the request that failed, of the exception, else of the card's peak."""
-    failed = next((oom for oom in seen.out_of_memory if not oom.caught), None)
+    failed = seen.failed
     if failed is not None and failed.file:
         return failed.file, failed.line
     if seen.failed_at is not None:
@@ -128,7 +137,7 @@ def by_line(seen: Rehearsal) -> list[SourceLine]:
 def program_text(prediction: ProgramPrediction, *, everything: bool = False) -> Iterator[Part]:
     """Yield the verdict, how far it came, the peaks, the bill by role and by line, and what helps."""
     seen = prediction.rehearsal
-    yield verdict(verdict_line(prediction), STYLES[prediction.fits])
+    yield verdict(verdict_line(prediction), STYLES[prediction.fits or (None if prediction.so_far else prediction.fits)])
     for way in prediction.ways:
         yield f"  try: {way}"
     yield f"{prediction.footprint.name}: {progress_line(seen)}"
@@ -148,9 +157,10 @@ def program_text(prediction: ProgramPrediction, *, everything: bool = False) -> 
 def verdict_line(prediction: ProgramPrediction) -> str:
     """Return whether it fits, and why not or why that is unknown."""
     seen, footprint, budget = prediction.rehearsal, prediction.footprint, prediction.budget
-    failed = next((oom for oom in seen.out_of_memory if not oom.caught), None)
+    failed = seen.failed
     if failed is not None:
-        return f"does not fit: out of GPU memory at {place_text(failed.file, failed.line)}: {first_line(failed.text)}"
+        at, skipped = place_text(failed.file, failed.line), _skipped_steps(seen)
+        return f"does not fit: {skipped}out of GPU memory at {at}: {first_line(failed.text)}"
     if seen.stopped == "out-of-memory":
         at = f" at {place_text(*seen.failed_at)}" if seen.failed_at else ""
         return f"does not fit: out of host memory{at}: {seen.failure}"
@@ -158,12 +168,39 @@ def verdict_line(prediction: ProgramPrediction) -> str:
         return f"does not fit: {shortfall(footprint, budget)}"
     if footprint.unknown:
         return f"unknown whether it fits: {'; '.join(footprint.unknown)}"
+    needs = need_text(footprint, budget) or "no limit is known"
+    if seen.retried is not None and seen.retried.retried is not None and (prediction.fits or prediction.so_far):
+        first, place = seen.out_of_memory[0], place_text(*seen.retried.retried)
+        needs = f"out of GPU memory at {place_text(first.file, first.line)}, went on with less at {place}"
+        if not prediction.so_far:
+            return f"fits after retries: {needs}"
+        needs = f"after retries, {needs}"
+    if prediction.so_far:
+        return f"fits so far: {needs}{not_reached_text(seen)}"
     if prediction.fits is None:
         short = shortfall(footprint, budget)
         if short:
             return f"unknown whether it fits: {short}, if what it asked for is ever written"
         return "no GPU budget is known (give --gpu or --vram)"
-    return f"fits: {need_text(footprint, budget) or 'no limit is known'}"
+    return f"fits: {needs}"
+
+
+def not_reached_text(seen: Rehearsal) -> str:
+    """Return the first places that were not reached and may take GPU memory, and what to do about them."""
+    if not seen.not_reached:
+        return ""
+    named = [f"{place_text(each.file, each.line)} ({each.text})" for each in seen.not_reached[:SHOWN_PLACES]]
+    others = len(seen.not_reached) - SHOWN_PLACES
+    more = f" and {others} more" if others > 0 else ""
+    return f"; not reached: {', '.join(named)}{more} (shorten the training by its arguments to see them)"
+
+
+def _skipped_steps(seen: Rehearsal) -> str:
+    """Return how many steps were left out for want of memory, where training went on without them."""
+    skipped = sum(request.steps_after > 0 and request.retried is None for request in seen.out_of_memory)
+    if not skipped:
+        return ""
+    return f"{skipped:,} of {seen.updates + skipped:,} steps ran out of memory and were skipped: "
 
 
 def needs_text(prediction: ProgramPrediction) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from legroom.errors import LegroomError
-from legroom.serving.settings import Settings, is_loopback
+from legroom.serving.settings import Settings
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -28,6 +28,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 LARGEST_BODY = 256 * 1024
 BODY_TIMEOUT_S = 10.0
 COOKIE = "legroom_token"
+DEFAULT_HTTP_PORT = 80  # which browsers leave out
 METHODS = ("GET", "HEAD", "POST")
 HEADERS = {
     "content-security-policy": "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
@@ -54,7 +55,7 @@ class Guard:
 
     def __init__(self, app: Any, settings: Settings) -> None:
         self._app, self._settings = app, settings
-        self._names = {"localhost", settings.host.lower().strip("[]")}
+        self._names = {"localhost", "127.0.0.1", "[::1]", _in_host(settings.host.lower())}
         if not settings.is_local:
             self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
 
@@ -103,21 +104,12 @@ class Guard:
         return self._check_token(scope, headers)
 
     def _is_ours(self, host: str) -> bool:
-        name, colon, port = host.rpartition(":")
-        if not colon or host.endswith("]"):  # no port
-            name, port = host, "80"
-        if port != str(self._settings.port):
+        """Return whether a Host is one of our names as browsers write them, with our port; nothing is interpreted."""
+        port = f":{self._settings.port}"
+        if self._settings.port != DEFAULT_HTTP_PORT and not host.endswith(port):
             return False
-        name = name.lower().strip("[]")
-        if self._settings.is_local:
-            return is_loopback(name)
-        if name in self._names:
-            return True
-        try:  # an address is no name that somebody else could point at us
-            ip_address(name)
-        except ValueError:
-            return False
-        return True
+        name = host.removesuffix(port).lower()
+        return name in self._names or (not self._settings.is_local and _is_address(name))
 
     def _check_token(self, scope: Scope, headers: dict[str, list[str]]) -> str | None:
         token = self._settings.token
@@ -137,6 +129,19 @@ class Guard:
         if any(_same(each, token) for each in asked):
             return f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/"
         raise Refused(401, "a token is needed (open the address that legroom ui printed)")
+
+
+def _in_host(name: str) -> str:
+    """Return a name as it stands in a Host: an address of IPv6 in brackets."""
+    return f"[{name.strip('[]')}]" if ":" in name else name
+
+
+def _is_address(name: str) -> bool:
+    """Return whether this is an address as browsers write it: no name that somebody else could point at us."""
+    try:
+        return _in_host(str(ip_address(name[1:-1] if name.startswith("[") else name))) == name and "%" not in name
+    except ValueError:
+        return False
 
 
 def _same(given: str, token: str) -> bool:

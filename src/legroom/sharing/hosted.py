@@ -22,7 +22,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import wrappers
 
-from legroom.sharing.slots import SLOTS, TERMINAL, Slots, copy_into
+from legroom.sharing.slots import SLOTS, TERMINAL, ObservationForm, Slots, copy_into
 from legroom.sharing.statistics import EpisodeStatistics
 
 _PASS_ON = (
@@ -35,6 +35,10 @@ _RESETS = {kind.reset for kind in _PASS_ON}
 _MONITOR = ("stable_baselines3.common.monitor", "Monitor")
 
 
+class Forked(BaseException):
+    """A process that an environment forked came back from the environment, which nobody waits for there."""
+
+
 class HostedEnv:
     """An environment with its index in the vector and its place in shared memory."""
 
@@ -42,7 +46,11 @@ class HostedEnv:
         self.given = env  # as the user's function made it: what set_attr sets
         already = not monitor or isinstance(env, EpisodeStatistics)
         self.env = env if already else EpisodeStatistics(env)
+        if isinstance(self.env, EpisodeStatistics):
+            self.env.form = None  # what an environment that writes into shared memory returns is of no interest
+        self._form = ObservationForm(env.observation_space, f"env {index} ({type(env.unwrapped).__name__})")
         self.index = index
+        self.is_fork = False  # whether this is a process that an environment forked: shared memory is not its own
         self.steps = 0
         self.unlike: dict[str, Any] = {}
         self._as_returned, self._reward_dtype = as_returned, "<f8"
@@ -63,7 +71,7 @@ class HostedEnv:
         if self._write_to:
             self._write_to(slot)
         observation, info = self.env.reset(seed=seed, **arguments)
-        self._show(slot, observation, "observation")
+        self._show(slot, observation, "observation", "reset")
         return info
 
     def step(self, slot: int, action: Any) -> tuple[dict[str, Any], dict[str, Any] | None]:
@@ -72,6 +80,8 @@ class HostedEnv:
         if self._write_to:
             self._write_to(slot)
         observation, reward, terminated, truncated, info = self.env.step(action)
+        if self.is_fork:
+            raise Forked
         slots, index = self._slots, self.index
         slots.rewards[index] = reward
         if self._as_returned:
@@ -84,17 +94,20 @@ class HostedEnv:
                 copy_into(self._places[TERMINAL], self._places[slot])
                 self._write_to(slot)
             else:
-                self._show(TERMINAL, observation, "terminal")
+                self._show(TERMINAL, observation, "terminal", "step")
             observation, reset_info = self.env.reset()
-        self._show(slot, observation, "observation")
+        self._show(slot, observation, "observation", "reset" if done else "step")
         return info, reset_info
 
-    def _show(self, place: int, observation: Any, what: str) -> None:
+    def _show(self, place: int, observation: Any, what: str, call: str) -> None:
+        if self.is_fork:
+            raise Forked
         if self._write_to:
             return
         if self._as_returned and not _is_alike(self._places[place], observation, scalars=what != "terminal"):
             self.unlike[what] = observation
         else:
+            self._form.check(observation, call)
             copy_into(self._places[place], observation)
 
     def _note_reward(self, reward: Any) -> None:

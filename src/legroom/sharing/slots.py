@@ -15,6 +15,7 @@ import math
 import mmap
 import os
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -180,6 +181,67 @@ def copy_into(target: Observation, observation: Any) -> None:
     else:
         for array, part in zip(target, observation, strict=True):
             array[...] = part
+
+
+class ObservationForm:
+    """What observations of a space must look like; NumPy would stretch one of shape (1,) over any other in silence.
+
+    Args:
+        who: the environment, for the error.
+    """
+
+    def __init__(self, space: spaces.Space[Any], who: str) -> None:
+        self._who = who
+        try:
+            self._leaves = leaves_of(space)
+        except BadInput:  # a space that only a wrapper of the library can store
+            self._leaves = ()
+        single = len(self._leaves) == 1 and self._leaves[0].key is None
+        self._whole = (self._leaves[0].shape, np.dtype(self._leaves[0].dtype)) if single else None
+
+    def check(self, observation: Any, call: str) -> None:
+        """Refuse an observation that is not of the space's form; a dtype may differ where no value is lost.
+
+        Args:
+            call: what returned it.
+
+        Raises:
+            BadInput: names both forms.
+        """
+        if type(observation) is np.ndarray and (observation.shape, observation.dtype) == self._whole:
+            return
+        for leaf in self._leaves:
+            problem = _problem(leaf, observation)
+            if problem:
+                part = "an observation" if leaf.key is None else f"an observation whose part {leaf.key!r} is"
+                raise BadInput(f"{self._who}: {call} returned {part} {problem}", hint="mend observation_space, or step")
+
+
+def _problem(leaf: Leaf, observation: Any) -> str:
+    if leaf.key is not None:
+        keys = (
+            list(observation)
+            if isinstance(observation, dict)
+            else range(len(observation))
+            if isinstance(observation, tuple)
+            else []
+        )
+        if leaf.key not in keys:
+            return f"missing; it has {', '.join(map(repr, keys)) or f'no parts: it is a {type(observation).__name__}'}"
+        observation = observation[leaf.key]
+    try:
+        found = np.asarray(observation)
+    except ValueError:  # rows of several lengths
+        return f"that is no array; its space has shape {leaf.shape}"
+    if found.shape != leaf.shape and not (leaf.shape == () and found.size == 1):
+        return f"of shape {found.shape}; its space has {leaf.shape}"
+    dtype = np.dtype(leaf.dtype)
+    if found.dtype == dtype or np.can_cast(found.dtype, dtype) or (found.dtype.kind in "iuf" and dtype.kind == "f"):
+        return ""
+    with np.errstate(invalid="ignore"), suppress(TypeError, ValueError):
+        if found.dtype.kind in NUMBERS and np.array_equal(found.astype(dtype), found):
+            return ""
+    return f"of {found.dtype} with values that {dtype} of its space cannot hold"
 
 
 def copied(observation: Observation) -> Observation:

@@ -12,6 +12,7 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 
 from legroom.sharing import env_state
+from legroom.sharing.slots import ObservationForm
 
 DIGITS = 6  # as in SB3's Monitor
 
@@ -20,6 +21,9 @@ class EpisodeStatistics(gym.Wrapper[Any, Any, Any, Any]):
     """Adds `info["episode"] = {"r": return, "l": length, "t": seconds since the start}` at the end of each episode.
 
     An inner wrapper that has already written `info["episode"]` (Monitor with its own keywords, say) is left alone.
+
+    Attributes:
+        form: what observations are held against; None where whoever stores them does that.
     """
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
@@ -27,14 +31,20 @@ class EpisodeStatistics(gym.Wrapper[Any, Any, Any, Any]):
         self._began_s = time.time()
         self._return = 0.0
         self._length = 0
+        self.form: ObservationForm | None = ObservationForm(env.observation_space, type(env.unwrapped).__name__)
 
     def reset(self, **arguments: Any) -> tuple[Any, dict[str, Any]]:  # only what is given: some know no `options`
         self._return = 0.0
         self._length = 0
-        return self.env.reset(**arguments)
+        observation, info = self.env.reset(**arguments)
+        if self.form is not None:
+            self.form.check(observation, "reset")
+        return observation, info
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
+        if self.form is not None:
+            self.form.check(observation, "step")
         self._return += float(reward)
         self._length += 1
         if (terminated or truncated) and "episode" not in info:

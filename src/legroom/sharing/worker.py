@@ -13,16 +13,18 @@ import os
 import pickle
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium as gym
 import numpy as np
 
+from legroom.machine.forks import in_forks, to_nowhere
 from legroom.machine.stack_signal import answer_stack_signal
-from legroom.sharing.hosted import HostedEnv, is_wrapped
+from legroom.sharing.hosted import Forked, HostedEnv, is_wrapped
 from legroom.sharing.lifeline import hold_lifeline
 from legroom.sharing.light_packages import put_off_packages
 from legroom.sharing.messages import (
@@ -118,6 +120,16 @@ class _Worker:
             "actions": self._set_actions, "reset": self._reset, "get_attr": self._get_attr, "has_attr": self._has_attr,
             "set_attr": self._set_attr, "env_method": self._env_method, "is_wrapped": self._is_wrapped,
         }  # fmt: skip
+        self._is_fork = False
+        in_forks(self, _Worker._leave)
+
+    def _leave(self) -> None:
+        """Let go of the trainer in a process that an environment forked: it has one worker to talk to, and no other."""
+        self._is_fork = True
+        for hosted in self._envs:
+            hosted.is_fork = True
+        for name in ("commands", "replies"):
+            to_nowhere(self._fds[name])
 
     def serve(self) -> None:
         commands, replies = self._fds["commands"], self._fds["replies"]
@@ -134,6 +146,10 @@ class _Worker:
                     break
             except EOFError:
                 break
+            except Forked:
+                reply = b""
+            if self._is_fork:  # it ends here, and closes nothing: the environments are the worker's
+                _end(0)
             try:
                 write_all(replies, reply)
             except BrokenPipeError:
@@ -158,6 +174,9 @@ class _Worker:
             return pack_answer(Answer(failure=self._failure(wrong), notes=self._notes()))
 
     def _failure(self, wrong: Exception) -> Failure:
+        if self._is_fork:
+            traceback.print_exception(wrong)
+            _end(1)
         at = self._at
         return failure_of(wrong, at.index if at else None, at.steps if at else 0)
 
@@ -261,10 +280,14 @@ class _Worker:
                 hosted.env.close()
             except Exception as wrong:
                 sys.stderr.write(f"legroom: closing env {hosted.index}: {wrong!r}\n")
-        # As multiprocessing ends its processes: taking an interpreter with large libraries apart can take seconds.
-        with suppress(OSError, ValueError):
-            sys.stdout.flush()
-        os._exit(0)
+        _end(0)
+
+
+def _end(code: int) -> NoReturn:
+    """End as multiprocessing ends its processes: taking an interpreter with large libraries apart can take seconds."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":

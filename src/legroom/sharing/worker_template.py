@@ -73,6 +73,8 @@ def main() -> None:
     template = os.getpid()
     try:
         inherited = _prepare(fds["functions"])
+        if os.getpid() != template:  # forked by a module that was imported
+            os._exit(0)
         trainer.send(json.dumps({"ready": True}).encode())
         worker_fds = _serve(trainer)
     except _NotForkable as reason:

@@ -290,7 +290,7 @@ class Ring(Observations):
         """Store the few rows written so far again, now that their frames are known."""
         if not self._segments:
             return
-        alive = np.arange(max(0, self.count - self.rows), self.count)
+        alive = np.arange(max(self._segments[0].first, self.count - self.rows), self.count)
         rows, envs = (each.ravel() for each in np.meshgrid(alive % self.rows, np.arange(self.n_envs), indexing="ij"))
         old = [np.empty((len(alive), self.n_envs, *self.item_shape), self.dtype) for _ in range(2)]
         found, self.finder.stack = self.finder.stack, None  # read as they were written

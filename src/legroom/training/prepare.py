@@ -16,7 +16,7 @@ from pathlib import Path
 
 from legroom.backends.base import backend_of, no_cluster, require_packages
 from legroom.cluster.reaching import refuse_unreachable
-from legroom.errors import BadInput
+from legroom.errors import BadInput, LegroomError
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.retreat import retreat
 from legroom.fitting.search import fit
@@ -180,7 +180,10 @@ def knob_after_failure(training: Training, machine: Machine, allow: Sequence[Pri
         assert failure.place is not None
         known, mode = backend.quick_prediction(run)  # made only now, since most trainings never fail
         predictor = Predictor(known, machine, mode=mode, device=device, probe_env=False, trust=True)
-        found = retreat(predictor.run, failure.place, predictor, allow)
+        try:
+            found = retreat(predictor.run, failure.place, predictor, allow)
+        except LegroomError:  # it is not known what any knob would save
+            return None
         return None if found is None else (found[0], Predicted.of(found[1]))
 
     return next_knob

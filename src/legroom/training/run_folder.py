@@ -154,6 +154,20 @@ class RunFolder:
             with suppress(BadInput):  # it is for people, and can be derived anew
                 self._write(PREDICTION, {"legroom": 1} | asdict(predicted))
 
+    def documents(self) -> dict[str, bytes]:
+        """Return what `keep` has written, to be put back where a start with something else is refused."""
+        found = {}
+        for name in (RUN, PREDICTION):
+            with suppress(OSError):
+                found[name] = (self.path / name).read_bytes()
+        return found
+
+    def put_back(self, documents: Mapping[str, bytes]) -> None:
+        """Write what `documents` returned, as far as the disk lets it."""
+        for name, content in documents.items():
+            with suppress(OSError):
+                write_whole(self.path / name, content)
+
     def forget(self) -> None:
         """Delete what a training that never began has left, and the folder if nothing else is in it."""
         for name in (RUN, PREDICTION, LOG, LOCK, LIVE, PROGRESS):

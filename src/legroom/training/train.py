@@ -103,6 +103,7 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
             display.say(line)
         history = TrainingHistory(training, before)
         while True:
+            before_start = folder.documents()
             history.keep(folder)
             try:
                 record = supervise(
@@ -120,8 +121,10 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
                 ) from error
             history.add(record)
             if record.end.get("event") == "refused":
-                if not training.resume and not history.retreats:
+                if not (record.began or training.resume or history.retreats):
                     folder.forget()
+                elif not record.began:  # of the run that wrote the checkpoints, so that it can be resumed
+                    folder.put_back(before_start)
                 raise BadInput(record.end["message"])
             if lacks_expandable_segments(record) and history.run.memory.expandable_segments is not False:
                 history.without_expandable_segments()
@@ -284,6 +287,8 @@ class TrainingHistory:
 
     def _give_up(self, failure: Failure, why: str) -> None:
         self.retreats.append(Retreat(failure.step, failure.why, f"given up: {why}"))
+        if self.record.end.get("event") == "retreated":
+            self.record.end |= {"event": "failed", "message": f"{failure.why}; given up: {why}", "cause": "memory"}
 
 
 def is_finished(folder: RunFolder, total_timesteps: int | None) -> bool:

@@ -104,6 +104,10 @@ class TreeSampler:
         most = max((process.now.shared for process in swept), default=0)
         return max(most - int(sum(process.of_files() for process in swept)), 0)
 
+    def read_exactly_next(self) -> None:
+        """Sweep with the next sample: pages were copied, which no counter shows."""
+        self._next_sweep_s = 0.0
+
     def sample(self) -> Sample | None:
         """Return the tree's memory now, None when its root is gone."""
         now_s = time.monotonic() - self._began

@@ -134,8 +134,39 @@ def test_out_of_memory_is_at_its_line(tmp_path: Path) -> None:
     assert (code, run["fits"], run["program"]["stopped"]) == (1, False, "out-of-memory")
     assert run["program"]["at"]["line"] == 33
     code, run, _ = document(tmp_path, f"update()\n{oom}\nupdate()", "--vram", "2GiB", "--ram", "64GiB")
-    assert (code, run["fits"], run["program"]["stopped"]) == (0, True, "finished")
+    assert (code, run["fits"], run["program"]["stopped"]) == (1, False, "out-of-memory")  # whatever it did with it
     assert run["findings"][0]["name"] == "out-of-memory-caught"
+    assert [(one["line"], one["caught"], one["retried"]) for one in run["program"]["failed_requests"]] == [
+        (33, True, None)
+    ]
+
+
+def test_a_retry_with_less_that_trains_on_fits_after_retries(tmp_path: Path) -> None:
+    body = """
+def train(n):
+    if n > 8:
+        writer.json("oom", file=__file__, line=30, text="CUDA out of memory.", requested=n << 30, free=0,
+                    chain=[(__file__, 30), (__file__, CALL)], thread=1)
+        raise MemoryError
+    for _ in range(STEPS):
+        writer.free(writer.alloc(n << 20, writer.site(__file__, 30)))
+        writer.json("step", thread=1)
+n = 32
+while True:
+    try:
+        train(n)
+        break
+    except Exception:
+        n //= 2
+"""
+    body = body.replace("CALL", str((HEAD + body).splitlines().index("        train(n)") + 1))
+    script = program(tmp_path, body.replace("STEPS", "3"))
+    done = legroom("--vram", "2GiB", "--ram", "64GiB", "--", sys.executable, script, cwd=tmp_path)
+    said = " ".join(done.stdout.split())
+    assert said.startswith("Fits after retries: out of GPU memory at program.py:30, went on with less at program.py:30")
+    assert done.returncode == 0
+    code, run, _ = document(tmp_path, body.replace("STEPS", "1"), "--vram", "2GiB", "--ram", "64GiB")
+    assert (code, run["fits"]) == (1, False)  # one step is no training
 
 
 def test_assumptions_that_set_a_size_and_what_is_not_modelled_leave_it_unknown(tmp_path: Path) -> None:
@@ -318,7 +349,11 @@ while True:
     done = legroom("--json", "--vram", "8GiB", "--ram", "64GiB", "--", sys.executable, script, "--endless")
     (run,) = json.loads(done.stdout)["runs"]
     assert run["fits"] is None
-    (why,) = [why for why in run["unknown"] if "no end in sight (program.py:13, list kept)" in why]
+    (why,) = [
+        why
+        for why in run["unknown"]
+        if "per optimizer step (program.py:13, list kept); the length of the run is not known" in why
+    ]
     assert run["program"]["host"]["growing"][0]["line"] == 13 and why
 
 
@@ -368,3 +403,27 @@ while True:
 
     (read,) = read_all(str(written))
     assert (read.algo, read.env.n_envs, read.total_timesteps) == ("PPO", 8, 100_000)
+
+
+def test_a_stopped_program_fits_so_far_and_names_what_it_has_not_reached(tmp_path: Path) -> None:
+    body = """
+count = 0
+writer.json("lines", lines={__file__: list(range(1, LAST + 1))})
+while True:
+    count += 1
+    update()
+    writer.json("step", thread=1, stack=[[__file__, LAST, 0]])
+    if count == 1_000_000:
+"""
+    last = (HEAD + body).rstrip().count("\n") + 1
+    body = body.replace("LAST", str(last))
+    ram = ("--vram", "8GiB", "--ram", "64GiB")
+    code, run, _ = document(tmp_path, body + "        print('far')\n", *ram)
+    assert (code, run["fits"], run["program"]["so_far"], run["program"]["not_reached"]) == (0, True, True, [])
+    code, run, _ = document(tmp_path, body + "        bigger(net)\n", *ram)
+    place = {"file": str(tmp_path / "program.py"), "line": last + 1, "text": "bigger(net)", "may_allocate": True}
+    assert (code, run["fits"], run["program"]["not_reached"]) == (1, None, [place])
+    done = legroom(*ram, "--", sys.executable, str(tmp_path / "program.py"), cwd=tmp_path)
+    said = " ".join(done.stdout.split())
+    assert said.startswith("Fits so far: needs up to ")
+    assert f"not reached: program.py:{last + 1} (bigger(net)) (shorten the training by its arguments" in said

@@ -213,15 +213,95 @@ def test_flags_that_are_neither_yes_nor_no_come_back(tmp_path: Path) -> None:
     assert same(filler.model, read("lean", checkpoints))
 
 
-def test_lean_and_plain_do_not_mix(tmp_path: Path) -> None:
+# what a retreat turns in the middle of a run: from which buffer to which, of the same observations
+CONVERSIONS = (
+    ("plain", "lean small"), ("dict", "lean dict"), ("n steps", "lean small n steps"), ("plain picture", "lean"),
+    ("plain stack", "lean stack"), ("plain picture", "lean on disk"), ("lean", "lean on disk"),
+)  # fmt: skip
+KINDS |= {
+    "plain picture": (ReplayBuffer, PICTURE, {}),
+    "plain stack": (ReplayBuffer, STACK, {}),
+    "lean small n steps": (LeanReplayBuffer, VECTOR, {"n_steps": 3}),
+}
+
+
+@pytest.mark.parametrize("rows", [1, 7, SIZE, SIZE + 9, 3 * SIZE + 4])
+@pytest.mark.parametrize(("one", "other"), [*CONVERSIONS, *((b, a) for a, b in CONVERSIONS)])
+def test_what_one_storage_wrote_the_other_samples_to_the_bit(tmp_path: Path, one: str, other: str, rows: int) -> None:
+    filler, checkpoints = Filler(one), Checkpoints(tmp_path)
+    filler.add(rows).write(checkpoints)
+    converted = Filler(other)
+    converted.model, converted.last = read(other, checkpoints), filler.last
+    assert same(filler.model, converted.model)
+    # both go on alike, and what the other one writes is read by itself and by the first again
+    filler.random, converted.random = (np.random.default_rng(1) for _ in range(2))
+    converted.model.num_timesteps = filler.model.num_timesteps
+    assert same(filler.add(6).model, converted.add(6).model)
+    converted.write(checkpoints)
+    assert same(filler.model, read(other, checkpoints))
+    assert same(filler.model, read(one, checkpoints))
+
+
+def test_a_row_of_one_array_is_followed_by_the_next_one(tmp_path: Path) -> None:
+    for rows in (7, SIZE + 9):
+        filler, checkpoints = Filler("one array"), Checkpoints(tmp_path / str(rows))
+        filler.add(rows).write(checkpoints)
+        other = Filler("lean").model
+        take_over, lost = prepare_replay(other, checkpoints.latest())
+        take_over()
+        assert "optimize_memory_usage" in lost  # which draws other samples
+        buffer, lean = filler.model.replay_buffer, other.replay_buffer
+        kept = np.arange(min(rows, SIZE))
+        following = np.roll(buffer.observations, -1, axis=0)
+        assert np.array_equal(lean.observations[kept], buffer.observations[kept])
+        assert np.array_equal(lean.next_observations[kept], following[kept])
+
+
+@pytest.mark.parametrize("kind", ["plain", "lean", "lean dict", "dict"])
+@pytest.mark.parametrize("rows", [4, 9, SIZE, SIZE + 9])
+def test_a_smaller_buffer_keeps_the_newest_rows(tmp_path: Path, kind: str, rows: int) -> None:
+    filler, checkpoints = Filler(kind), Checkpoints(tmp_path)
+    filler.add(rows).write(checkpoints)
+    smaller, kept = Filler(kind, 8), min(rows, 8)
+    take_over, lost = prepare_replay(smaller.model, checkpoints.latest())
+    take_over()
+    assert lost == "the replay buffer had 20 rows, and has 8"
+    ours, theirs = smaller.model.replay_buffer, filler.model.replay_buffer
+    newest = np.arange(rows - kept, rows) % SIZE
+    assert np.array_equal(ours.rewards[:kept], theirs.rewards[newest])
+    for mine, other in ((ours.observations, theirs.observations), (ours.next_observations, theirs.next_observations)):
+        for key in mine if isinstance(mine, dict) else [None]:
+            pair = (mine, other) if key is None else (mine[key], other[key])
+            assert np.array_equal(pair[0][np.arange(kept)], pair[1][newest])
+    assert (ours.pos, ours.full) == (kept % 8, kept == 8)
+    smaller.last, smaller.model.num_timesteps = filler.last, filler.model.num_timesteps
+    smaller.add(11).write(checkpoints)
+    assert same(smaller.model, resumed_as(Filler(kind, 8).model, checkpoints))
+
+
+def resumed_as(model: Any, checkpoints: Checkpoints) -> Any:
+    prepare_replay(model, checkpoints.latest())[0]()
+    return model
+
+
+def test_fewer_environments_keep_theirs_and_more_are_refused(tmp_path: Path) -> None:
+    filler, checkpoints = Filler("plain"), Checkpoints(tmp_path)
+    filler.add(9).write(checkpoints)
+    one, three = (ReplayBuffer(SIZE * N_ENVS, VECTOR, spaces.Discrete(4), n_envs=n) for n in (1, 3))
+    model: Any = SimpleNamespace(replay_buffer=one, num_timesteps=0)
+    take_over, lost = prepare_replay(model, checkpoints.latest())
+    take_over()
+    assert lost == "the replay buffer had 2 environments, and has 1"
+    assert np.array_equal(one.observations[:9, 0], filler.model.replay_buffer.observations[:9, 0])
+    with pytest.raises(BadInput, match="its replay has environments 2, this one has 3"):
+        prepare_replay(SimpleNamespace(replay_buffer=three), checkpoints.latest())  # type: ignore[arg-type]
+
+
+def test_another_kind_of_transition_is_refused(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
-    Filler("lean").add(3).write(checkpoints)
-    make, space, _ = ReplayBuffer, PICTURE, None
-    plain: Any = SimpleNamespace(
-        replay_buffer=make(SIZE * N_ENVS, space, spaces.Discrete(4), n_envs=N_ENVS), num_timesteps=0
-    )
-    with pytest.raises(BadInput, match='storage "lean", this one has "plain"'):
-        prepare_replay(plain, checkpoints.latest())
+    Filler("plain").add(3).write(checkpoints)
+    with pytest.raises(BadInput, match="belongs to another run: its replay has next_observations"):
+        prepare_replay(Filler("plain picture").model, checkpoints.latest())
 
 
 class Prioritized(ReplayBuffer):

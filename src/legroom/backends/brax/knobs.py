@@ -29,14 +29,14 @@ BRAX_KNOBS: tuple[Knob, ...] = (
     Knob("hyperparams.batch_size", "changes-learning", "",
          "gradients of fewer samples are noisier, and there are more steps per update", ladders.smaller_batch),
     Knob("hyperparams.max_replay_size", "changes-learning", "",
-         "older experience is forgotten earlier", ladders.smaller_replay),
+         "older experience is forgotten earlier", ladders.smaller_replay, starts_over=True),
     Knob("hyperparams.unroll_length", "changes-learning", "",
          "less data per update, and returns estimated over shorter stretches", ladders.shorter_rollout),
     Knob("env.n_envs", "changes-learning", "",
          "fewer environments, and so less data per update", ladders.fewer_envs),
     Knob("policy.kwargs.policy_hidden_layer_sizes", "changes-learning", "",
          "narrower hidden layers can represent less", ladders.smaller_network,
-         also=tuple(f"policy.kwargs.{name}" for name in LAYERS[1:])),
+         also=tuple(f"policy.kwargs.{name}" for name in LAYERS[1:]), starts_over=True),
 )
 # fmt: on
 

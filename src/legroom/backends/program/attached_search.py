@@ -35,7 +35,8 @@ def find_savings(rehearsed: Rehearsed, *, allowed: Price = "slower") -> ProgramP
 
 def _may_help(last: Attached) -> bool:
     """Return whether a next step is worth it: what fails by itself, or was interrupted, does not get better."""
-    return not last.prediction.fits and last.prediction.rehearsal.stopped not in ("failed", "interrupted")
+    seen = last.prediction
+    return not (seen.fits or seen.so_far) and last.prediction.rehearsal.stopped not in ("failed", "interrupted")
 
 
 def price_of(savings: Savings) -> Price:
@@ -64,7 +65,7 @@ def _short(last: Attached) -> set[str]:
     enough = {"host": host_fits(footprint, budget)}
     enough["device"] = enough["host"] if on_host else gpu_fits(footprint, budget)
     if seen.stopped == "out-of-memory" and not on_host:  # the other one was seen up to there alone
-        return {"device" if any(not request.caught for request in seen.out_of_memory) else "host"}
+        return {"device" if seen.failed is not None else "host"}
     return {place for place, fits in enough.items() if not fits}
 
 

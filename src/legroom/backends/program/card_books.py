@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from legroom.backends.program.journals import Alloc, Frame, Free, Site
+from legroom.backends.program.retries import FailedRequest
 from legroom.backends.program.settling import CacheTwin
+from legroom.backends.program.unreached import Stack, places_not_reached
+from legroom.model.rehearsal import NotReached
 
 NOWHERE = Site(0, ())
 
@@ -102,13 +105,18 @@ class ProcessBook:
         self.current = Interval()
         self.step_times: list[float] = []
         self.skipped_steps = 0
-        self.in_epoch = False  # in a loop over a DataLoader that makes steps
+        self.in_epoch: str | None = None  # the loop over a DataLoader that makes steps now
+        self.loops_ended: set[str] = set()  # of which an epoch has ended
         self.epochs = 0  # that have ended
+        self.largest_until: int | None = None  # the step with the last of the largest batches, in a loop without end
         self.evaluation: tuple[str, int] | None = None  # the line of one that it has not come to
         self.first_module = 0  # the birth of the first block that a module's forward pass made
         self.roles: dict[str, set[int]] = {"parameters": set(), "gradients": set(), "optimizer": set()}
         self.gradient_marks: list[tuple[int, int]] = []  # (site, bytes) of the gradients when last told
         self.contexts: set[int] = set()
+        self.failed: list[FailedRequest] = []
+        self.lines: dict[str, set[int]] = {}  # of the program's own files that were executed while it trained
+        self.stacks: dict[object, Stack] = {}  # by thread, the calls under way at its last optimizer step
         self.transient: dict[int, int] = {}  # by site, how many of its blocks have died
         self.points: list[Point] = []
         self.t = 0.0
@@ -128,6 +136,8 @@ class ProcessBook:
         block = Block(record.block, record.rounded, site, record.phase, record.scratch, self._births, before)
         if not self.first_module and self.site(site).module:
             self.first_module = self._births
+        for failed in self.failed:
+            failed.see_request(self.site(site))
         book = self.devices.setdefault(record.device, DeviceBook())
         rose = book.allocate(record, block)
         now = self.current
@@ -185,6 +195,23 @@ class ProcessBook:
         now = set(message.get("gradients") or ())
         alive = [block for device in self.devices.values() for block in device.live.values() if block.number in now]
         self.gradient_marks = [(block.site, block.nbytes) for block in alive] or self.gradient_marks
+
+    def take_lines(self, message: dict[str, Any]) -> None:
+        """Take in which lines were executed."""
+        for file, lines in (message.get("lines") or {}).items():
+            self.lines.setdefault(file, set()).update(lines)
+
+    def executed(self) -> dict[str, set[int]]:
+        """Return the lines that ran, by file: while it trained, and wherever memory of the card was requested."""
+        lines = {file: set(seen) for file, seen in self.lines.items()}
+        for file, line, _ in (frame for site in self.sites.values() for frame in site.frames):
+            lines.setdefault(file, set()).add(line)
+        return lines
+
+    def not_reached(self) -> list[NotReached]:
+        """Return the places that the process has not reached, and that may take memory of the card."""
+        own = {file: lines for file, lines in self.executed().items() if file in self.lines}
+        return places_not_reached(list(self.stacks.values()), own)
 
     def tell_time(self, t: float) -> None:
         """Spread the events since the last known time evenly up to this one."""

@@ -15,7 +15,6 @@ from legroom.model.rehearsal import Endless, Filling
 from legroom.units import MIB
 
 LEAST_LOOKS = 3  # at a container that grows without a bound, before it is called endless
-ENDLESS_MATTERS = 256 << 10  # bytes per second
 LEAST_MEASURED = 24 * MIB  # of growth before a process's memory tells what an element takes
 AGREEMENT = 0.15  # between what an element refers to and what the process grew by
 
@@ -86,6 +85,11 @@ class Containers:
         """Bytes per second of all of them."""
         return sum(one.per("seconds") * one.each for one in self._growing.values())
 
+    @property
+    def per_step(self) -> float:
+        """Bytes per optimizer step of all of them."""
+        return sum(one.per("step") * one.each for one in self._growing.values())
+
     def _bounded(self) -> list[_Container]:
         return [one for one in self._growing.values() if one.most is not None and one.looks[-1].count < one.most]
 
@@ -102,11 +106,13 @@ class Containers:
             )  # fmt: skip
 
     def endless(self) -> Iterator[Endless]:
-        """Yield those that grow fast enough to matter, and have no bound."""
+        """Yield those that have no bound."""
         for one in self._growing.values():
-            per_s = one.per("seconds") * one.each
-            if one.most is None and len(one.looks) >= LEAST_LOOKS and per_s > ENDLESS_MATTERS:
-                yield Endless(_what(one), str(one.about.get("file") or ""), int(one.about.get("line") or 0), per_s)
+            if one.most is None and len(one.looks) >= LEAST_LOOKS:
+                yield Endless(
+                    _what(one), str(one.about.get("file") or ""), int(one.about.get("line") or 0),
+                    one.per("seconds") * one.each, one.per("step") * one.each, AGREEMENT * one.per("step") * one.each,
+                )  # fmt: skip
 
 
 def _what(one: _Container) -> str:

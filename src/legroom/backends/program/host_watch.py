@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from legroom.backends.program.containers import Containers
+from legroom.backends.program.loader_workers import LoaderWorkers
+from legroom.growth.leak_verdict import Floor, judge
 from legroom.machine.tree import PROC, descendants
-from legroom.model.rehearsal import Filling, HostSeen
+from legroom.model.rehearsal import Endless, Filling, HostSeen
 from legroom.model.trace import Sample
 from legroom.units import MIB
 from legroom.watching.allowance import Allowance
@@ -34,6 +36,16 @@ FULL_SHARE = 0.98  # of a mapping that counts as written
 LEAST_RATE_S = 1.0  # of watching a mapping before its rate means anything
 LEAST_SAMPLES, LEAST_GROWTH = 4, 16 * MIB  # of growth that is believed
 PAGES = 64 << 10
+BLOCK_NBYTES, BLOCK_ERROR = 96.0, 0.5  # mean size of Python's blocks, as in profiling; those that grow may be others
+# Simulating leaves 35 bytes per step in Python's blocks, and 50 KB while its tables fill; 18 KB by malloc (2026-11)
+BLOCKS_FLOOR = Floor(nbytes=128 << 10, per_time=128.0, noise=4096.0)
+MALLOC_FLOOR = Floor(nbytes=32 << 10, per_time=128.0, noise=4096.0)
+CHILDREN_FLOOR = Floor(nbytes=2 * MIB, noise=64 << 10)
+LEAST_UNNAMED = 256.0  # bytes per step on the heap that no container explains: two or three blocks
+ENOUGH_STEPS = 300  # to see growth of half a kilobyte per step
+BEGINNING = 0.2  # of the steps, in which caches fill
+LEAST_BRIEF = 1 * MIB  # of growth in too few samples for a trend
+NAMED_ERROR = 0.25  # of what containers take: so much more on the heap is theirs, too
 LEAST_LOOKS, MOST_WATCHED = 4, 3  # at containers; that is waited for so many times as long as arrays are watched
 _HEAD = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) (\S+) \S+ \S+ (\d+)\s*(.*)")
 
@@ -99,6 +111,10 @@ class HostWatch:
         self.asked: list[dict[str, Any]] = []  # "host-alloc" messages
         self._written: set[tuple[int, int]] = set()  # process and address of what is written as soon as it is made
         self.containers = Containers()
+        self._heaps: dict[int, list[tuple[int, int, int]]] = defaultdict(list)  # step, blocks, malloc's bytes
+        self.loaders = LoaderWorkers()
+        self._total_steps: float | None = None
+        self._children: list[tuple[int, int]] = []  # steps, bytes of all processes but the trainer
         self.pinned = 0
         self.samples: list[Sample] = []
         self.processes = 1
@@ -110,6 +126,12 @@ class HostWatch:
         kind = message.get("kind")
         if kind == "growing":
             self.containers.take(pid, time.monotonic() - self._began, message)
+            self._total_steps = message.get("total_steps")
+        elif kind == "heap":
+            self._heaps[pid].append((int(message["step"]), int(message["blocks"]), int(message["malloc"])))
+        elif kind == "workers":
+            self.loaders.take(message)
+            self._sampler.read_exactly_next()
         elif kind == "host-written":
             self._written.add((pid, int(message.get("address") or 0)))
         elif kind == "pinned":
@@ -137,6 +159,8 @@ class HostWatch:
                 alone = replace(sample, host=sample.host + self._sampler.counted_elsewhere)
                 self.samples.append(alone)  # what it will take where nothing else runs
                 self.processes = max(self.processes, len(self._sampler.pids))
+                if self._steady_from is not None:
+                    self._children.append((self.steps, sample.host - sample.by_role.get("trainer", 0)))
         if now >= self._next_mappings:
             self._look_at_mappings(now)
 
@@ -159,7 +183,8 @@ class HostWatch:
 
     def knows_fillings(self, watched_s: float) -> bool:
         """Return whether there are no buffers that fill, or all of them were watched for so long while it trained."""
-        if self.containers.looks < LEAST_LOOKS and self.steady_s < MOST_WATCHED * watched_s:
+        few = self.containers.looks < LEAST_LOOKS or (self._heaps and self.steps < ENOUGH_STEPS)
+        if few and self.steady_s < MOST_WATCHED * watched_s:
             return False
         self._look_at_mappings(time.monotonic())
         return self.steady_s >= watched_s or not (self._filling() or self.containers.per_s)
@@ -187,10 +212,26 @@ class HostWatch:
             workers=peak.by_role.get("workers", 0) if peak else 0,
             processes=self.processes,
             filling=() if ended else (*self._fillings(), *self.containers.fillings(alone=alone)),
-            endless=() if ended else tuple(self.containers.endless()),
+            endless=() if ended else tuple(self._endless()),
             growing_per_s=0.0 if ended else self._growth(),
             pinned=self.pinned,
+            worker_pages=self.loaders.pages(peak.by_role.get("workers", 0) if peak else 0, ended=ended),
         )
+
+    def _endless(self) -> Iterable[Endless]:
+        """Yield what grows with the steps: containers by name, the rest of the heap, and child processes."""
+        left = None if self._total_steps is None else max(self._total_steps - self.steps, 0.0)
+        step_rate = self.steps / self.steady_s if self.steady_s else 0.0
+        named = list(self.containers.endless())
+        yield from (replace(one, steps_left=left) for one in named)
+        heap = max((_heap_growth(rows) for rows in self._heaps.values()), default=(0.0, 0.0))
+        # of workers that copy pages the end is known: all pages
+        children = (0.0, 0.0) if self.loaders.seen else _growth_by_steps(self._children, CHILDREN_FLOOR)
+        known = (1 + NAMED_ERROR) * self.containers.per_step
+        for what, (rate, error) in (("the heap", heap), ("child processes", children)):
+            rest = rate - (known if what == "the heap" else 0.0)
+            if rest > (LEAST_UNNAMED if what == "the heap" else 0.0):
+                yield Endless(what, "", 0, rest * step_rate, rest, error, left)
 
     def _fillings(self) -> Iterable[Filling]:
         """Yield arrays that are being filled, those of one source line together."""
@@ -227,6 +268,29 @@ class HostWatch:
         filled = seconds * (arrays + self.containers.per_s)
         grown = last[-1].host - last[0].host - filled
         return grown / seconds if grown >= LEAST_GROWTH else 0.0
+
+
+def _heap_growth(rows: list[tuple[int, int, int]]) -> tuple[float, float]:
+    """Return by how many bytes per step Python's objects and what C has allocated grow, and how wrong that may be."""
+    python, python_error = _growth_by_steps(
+        [(step, int(BLOCK_NBYTES * count)) for step, count, _ in rows], BLOCKS_FLOOR
+    )
+    malloc, malloc_error = _growth_by_steps([(step, nbytes) for step, _, nbytes in rows], MALLOC_FLOOR)
+    return python + malloc, max(python_error, BLOCK_ERROR * python) + malloc_error
+
+
+def _growth_by_steps(rows: list[tuple[int, int]], floor: Floor) -> tuple[float, float]:
+    """Return the bytes per step by which a series grows for good, and by how many that may be wrong; 0 for none."""
+    if len(rows) < 2:
+        return 0.0, 0.0
+    steps, values = [step for step, _ in rows], [nbytes for _, nbytes in rows]
+    begin = steps[0] + BEGINNING * (steps[-1] - steps[0])
+    found = judge(steps, values, floor, begin=begin, final=True)
+    if found.verdict == "leak":
+        return found.rate, (found.interval[1] - found.interval[0]) / 2
+    if found.verdict == "growing" and (not found.too_few or values[-1] - values[0] > LEAST_BRIEF):
+        return found.lately, found.lately  # it may settle
+    return 0.0, 0.0
 
 
 def _asked_for_by(asked: dict[str, Any]) -> str:

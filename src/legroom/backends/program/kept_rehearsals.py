@@ -64,7 +64,7 @@ def keep(
     paths = {*read, *_settings(command)}
     if len(paths) > MOST_FILES:
         return
-    states = {path: state for path in sorted(paths) if (state := _state(path)) is not None}
+    states = {path: _state(path) for path in sorted(paths)}  # None: one that was not there
     when = datetime.now().strftime("%Y-%m-%d %H:%M")
     write_json(_file(command, plan, variables), {"when": when, "files": states, "rehearsal": asdict(found)})
 

@@ -19,8 +19,8 @@ from legroom.backends.program.same_runs import divided
 from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, round_size, segment_size
 from legroom.model.finding import Finding
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Footprint, Item, Known, Phase, Place
-from legroom.model.rehearsal import CardSeen, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
-from legroom.model.verdict import Budget, fits
+from legroom.model.rehearsal import BatchesSeen, CardSeen, Endless, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
+from legroom.model.verdict import Budget, fits, host_fits
 from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR
 from legroom.predicting.xla_allocator import XLA_SHARE, allocator_items
 from legroom.units import MIB, format_size, format_span
@@ -33,8 +33,12 @@ COMPILED_ERROR = 0.25  # of reserved bytes: a compiled graph fuses and reorders,
 # (torch/_inductor/runtime/benchmarking.py; 75,350,016 B more in the first of two recorded runs, 2.14.1, 2026-11-17)
 TUNING_BYTES = 72 * MIB
 OLDEST_TORCH = (2, 3)
+MOST_UNDECIDED = 3  # places that are named
 GROWTH_MATTERS = 1 << 20  # bytes per second of host memory beyond known buffers that make its peak unknown
 
+MOST_STEPS, LONGEST_RUN_S = 10_000_000, 7 * 86400  # of a run whose length is not known
+LEAST_COPIED, MUCH_COPIED = 8 * MIB, 64 * MIB  # by workers: worth a line of the bill, and a finding
+LEAST_GROWN = 64 << 10  # bytes of growth over a run that are worth a line
 WORKSPACE = "gpu.cudnn workspace"
 _WHY = {
     "weights": "parameters and buffers that the optimizer knows",
@@ -58,14 +62,17 @@ def predicted(rehearsal: Rehearsal, budget: Budget) -> ProgramPrediction:
     """Return what the program will need, and whether that fits."""
     footprint = footprint_of(rehearsal, budget)
     verdict = fits(footprint, budget)
-    if (
-        rehearsal.stopped == "out-of-memory"
-    ):  # it was tried, and a share of the card that the program set itself counts too
-        verdict = False
+    if rehearsal.stopped == "out-of-memory" or rehearsal.failed is not None:
+        verdict = False  # it was tried, and a share of the card that the program set itself counts too
+    elif verdict is False and rehearsal.retried is not None and host_fits(footprint, budget) is not False:
+        verdict = None if footprint.unknown else True  # what was reserved before the retry is given back when needed
     elif verdict is False and _host_is_only_feared(rehearsal, footprint, budget):
         verdict = None
     ways = ways_to_fit(rehearsal, footprint, budget) if verdict is False else ()
-    return ProgramPrediction(rehearsal, footprint, budget, verdict, tuple(ways))
+    so_far = verdict is True and rehearsal.stopped == "repeats"
+    if so_far and rehearsal.not_reached:
+        verdict = None
+    return ProgramPrediction(rehearsal, footprint, budget, verdict, tuple(ways), so_far)
 
 
 def footprint_of(rehearsal: Rehearsal, budget: Budget | None = None) -> Footprint:
@@ -86,7 +93,7 @@ def footprint_of(rehearsal: Rehearsal, budget: Budget | None = None) -> Footprin
         findings=tuple(_findings(rehearsal)),
         allocator=allocator,
         notes=tuple(_notes(rehearsal, budget)),
-        unknown=tuple(_unknown(rehearsal)),
+        unknown=tuple(_unknown(rehearsal, budget)),
         assumed=rehearsal.assumed,
     )
 
@@ -145,7 +152,7 @@ def _card_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
         "reserved by PyTorch's allocator, but not allocated even at the peak", (phase,), known=Known.TRACED,
         error=ROUND_SEGMENT_BYTES + doubt,
     )  # fmt: skip
-    failed = next((oom for oom in rehearsal.out_of_memory if not oom.caught), None)
+    failed = rehearsal.failed
     if failed is not None:
         why = f"the request that did not fit, {_at(failed.file, failed.line)}; later requests are unknown"
         yield Item("gpu.failed request", failed.requested, Place.GPU, why, (phase,), known=Known.DEFAULT)
@@ -203,6 +210,14 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
             "host.workers", host.workers, Place.WORKER, _workers_text(host.processes - 1, same),
             known=Known.MEASURED,
         )  # fmt: skip
+    pages = host.worker_pages
+    if pages is not None and pages.later + pages.missed >= LEAST_COPIED:
+        more = f" and {format_size(pages.later)} more until the epoch ends" if pages.later else ""
+        yield Item(
+            "host.worker pages copied", pages.later + pages.missed, Place.WORKER,
+            f"because reference counts change: {format_size(pages.copied)} so far{more}",
+            known=Known.MEASURED, phases=(Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), error=pages.error,
+        )  # fmt: skip
     if rehearsal.card is not None and rehearsal.torch and not rehearsal.cuda_build:
         yield Item(
             "host.cuda libraries", CUDA_LIBRARIES, Place.HOST,
@@ -214,6 +229,15 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
             "host.pinned memory", host.pinned, Place.HOST,
             "PyTorch's pool rounds pinned requests up to powers of two and keeps them", known=Known.TRACED,
         )  # fmt: skip
+    for grows in host.endless:
+        later, error = (int(each * (grows.steps_left or 0.0)) for each in (grows.per_step, grows.error))
+        if later >= LEAST_GROWN:
+            at = f" at {_at(grows.file, grows.line)}" if grows.file else f" of {grows.what}"
+            each = f"{format_size(grows.per_step)} in each of {grows.steps_left:,.0f} more optimizer steps"
+            yield Item(
+                f"host.growth{at}", later, Place.HOST, f"{grows.what}: {each}", known=Known.MEASURED,
+                phases=(Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), error=error,
+            )  # fmt: skip
     for one in filling:
         yield Item(
             f"host.{filling_name(one)}", one.nbytes, Place.HOST, filling_text(one), known=Known.MEASURED,
@@ -250,13 +274,22 @@ def _findings(rehearsal: Rehearsal) -> Iterator[Finding]:
             "program", "gpu-leak", "error", leak_text(leak), "detach what is kept (.detach(), .item()), or release it",
             leak.file or None, leak.line or None,
         )  # fmt: skip
+    pages = rehearsal.host.worker_pages
+    if pages is not None and pages.copied + pages.later >= MUCH_COPIED:
+        yield Finding(
+            "program", "worker-copies", "warning",
+            f"{pages.workers} DataLoader workers copy {format_size(pages.copied + pages.later)} of the program's "
+            "memory: reading Python objects changes their reference counts",
+            "keep the data in one NumPy array or tensor instead of a list of objects",
+        )  # fmt: skip
     caught = [oom for oom in rehearsal.out_of_memory if oom.caught]
     if caught:
         first = caught[0]
         times = f"{len(caught)} time{'s' if len(caught) > 1 else ''}"
+        then = "retried with less and continued" if rehearsal.retried is not None else "caught it"
         yield Finding(
             "program", "out-of-memory-caught", "warning",
-            f"{_at(first.file, first.line)}: ran out of GPU memory {times}; the program caught it and continued",
+            f"{_at(first.file, first.line)}: ran out of GPU memory {times}; the program {then}",
             path=first.file or None, line=first.line or None,
         )  # fmt: skip
 
@@ -315,6 +348,12 @@ def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
             f"nvidia-smi will show about {XLA_SHARE:.0%} of the GPU, whatever the program needs: XLA reserves that "
             "when it starts (XLA_PYTHON_CLIENT_PREALLOCATE=false turns it off)"
         )
+    for one in rehearsal.host.endless:
+        if one.steps_left is None and budget is not None and _takes_ages(one, rehearsal, budget):
+            yield f"{_endless_text(one)}; that takes more than {MOST_STEPS:,} steps or a week to use up what is free"
+    for batches in rehearsal.batches:
+        if not batches.enough and batches.alike:
+            yield f"{_batches_text(batches)}: all of one shape"
     if rehearsal.skipped_steps:
         yield f"{rehearsal.skipped_steps} optimizer steps were skipped by the GradScaler"
     if budget is not None and (dies := _kernel_kills(rehearsal, budget)):
@@ -325,7 +364,7 @@ def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
         yield f"not seen: {evaluation}{later}"
 
 
-def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
+def _unknown(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
     """Yield why it is not known whether the program fits."""
     for leak in rehearsal.leaks:
         if rehearsal.stopped != "finished":
@@ -344,15 +383,39 @@ def _unknown(rehearsal: Rehearsal) -> Iterator[str]:
         yield "the program put nothing on the GPU: no GPU verdict (does it ask for device='cuda'?)"
     for each in rehearsal.sizes_assumed:
         yield f"{_at(each.file, each.line)}: a size was assumed ({each.what}); --values real would compute it"
+    for place in rehearsal.undecided[:MOST_UNDECIDED]:
+        at = _at(place.file, place.line)
+        yield f"{at}: an assumed value decides whether this runs: {place.text}; --values real would compute it"
     for what in rehearsal.unmodelled:
         yield f"not modelled: {what}"
+    for batches in rehearsal.batches:
+        if not batches.enough and not batches.alike:
+            yield f"{_batches_text(batches)}, and their shapes differ: larger ones may come (more time: --seconds)"
     for one in rehearsal.host.endless:
-        rate = f"{format_size(one.per_s)} per second"
-        yield f"host memory grows by {rate} with no end in sight ({_at(one.file, one.line)}, {one.what})"
+        if one.steps_left is None and not _takes_ages(one, rehearsal, budget):
+            yield f"{_endless_text(one)}; the length of the run is not known"
     if rehearsal.host.growing_per_s > GROWTH_MATTERS and not _is_jax(rehearsal):
         grows = format_size(rehearsal.host.growing_per_s)
         beyond = " beyond its buffers" if rehearsal.host.filling or rehearsal.host.endless else ""
         yield f"host memory grows by {grows} per second{beyond} with no end in sight"
+
+
+def _endless_text(one: Endless) -> str:
+    at = f"{_at(one.file, one.line)}, " if one.file else ""
+    return f"host memory grows by {format_size(one.per_step)} per optimizer step ({at}{one.what})"
+
+
+def _takes_ages(one: Endless, rehearsal: Rehearsal, budget: Budget | None) -> bool:
+    """Return whether what grows would take more steps than runs have, or a week, to use up the memory that is free."""
+    if budget is None or budget.ram is None:
+        return True
+    free = max(budget.usable(budget.ram) - rehearsal.host.last, 0)
+    return one.steps_to_fill(free) > MOST_STEPS or one.seconds_to_fill(free) > LONGEST_RUN_S
+
+
+def _batches_text(batches: BatchesSeen) -> str:
+    of = f"{batches.total:,} ({batches.seen / batches.total:.1%})" if batches.total else "an unknown number (a stream)"
+    return f"batches looked at, {_at(batches.file, batches.line)}: {batches.seen:,} of {of}"
 
 
 def _too_old(torch: str) -> bool:

@@ -26,13 +26,24 @@ from legroom.backends.program.launching import (
 )
 from legroom.backends.program.leaks import find_leaks
 from legroom.backends.program.repeating import ENOUGH_S, RepeatFinder
+from legroom.backends.program.retries import FailedRequest
 from legroom.backends.program.same_runs import same_runs
+from legroom.backends.program.undecided import undecided_places
 from legroom.hollow.epochs import asking_file
 from legroom.machine.gpu_table import multiprocessors_of
 from legroom.machine.temporary_folder import temporary_folder
 from legroom.model.footprint import Assumed
 from legroom.model.machine import Gpu
-from legroom.model.rehearsal import Beside, Doubt, HostSeen, OutOfMemory, Rehearsal, Stopped
+from legroom.model.rehearsal import (
+    BatchesSeen,
+    Beside,
+    Doubt,
+    HostSeen,
+    NotReached,
+    OutOfMemory,
+    Rehearsal,
+    Stopped,
+)
 from legroom.predicting.gpu import CONTEXT_ERROR, CUDNN_SHARE
 from legroom.units import MIB
 
@@ -44,7 +55,10 @@ WATCH_FILLING_S = 4.0  # how long a buffer is watched before its rate is believe
 WATCH_GROWTH_S = 2.0  # and the whole of the program, from the second step on
 EVALUATION_S = 15.0  # that an evaluation is waited for at least, once training repeats
 MOST_LISTED = 40
-HOST_KINDS = ("host-alloc", "host-written", "growing", "pinned")  # messages that tell of the host's memory
+LOOKING_SHARE, MOST_LOOKING_S = 1 / 3, 60.0  # of the time allowed: looking at batches that are left
+MOST_READERS = 400
+# messages that tell of the host's memory
+HOST_KINDS = ("host-alloc", "host-written", "growing", "heap", "workers", "pinned")
 
 
 @dataclass(frozen=True)
@@ -71,6 +85,11 @@ class RehearsalPlan:
     updates: int | None = None
     again: bool = False
 
+    @property
+    def looking_s(self) -> float:
+        """Seconds that a process may take to look at batches it has not come to."""
+        return min(LOOKING_SHARE * self.seconds, MOST_LOOKING_S)
+
     def for_guest(self) -> dict[str, Any]:
         """Return what the guest is told."""
         card = None
@@ -83,6 +102,7 @@ class RehearsalPlan:
         return {
             "card": card, "cards": self.cards if card else 0, "limit": self.limit, "values": self.values,
             "small": self.small, "ram": self.ram, "real_limit": self.real_limit, "limit_error": CONTEXT_ERROR,
+            "looking_s": self.looking_s,
         }  # fmt: skip
 
 
@@ -183,6 +203,7 @@ class ProgramSeen:
         self._notes: list[str] = []
         self._traced_s = 0.0  # until a JAX program called its first large function
         self._assumed: dict[tuple[str, int, str], tuple[int, bool]] = {}
+        self._readers: set[tuple[str, int]] = set()  # lines that read values which were assumed
         self._repeated_at: float | None = None  # since when only an evaluation is waited for
 
     def take(self, journal: str, record: Record) -> None:
@@ -205,7 +226,15 @@ class ProgramSeen:
         if isinstance(t, int | float):
             book.tell_time(float(t))
         if kind == "step":
+            for failed in book.failed:
+                failed.see_step(message.get("thread"))
+            if message.get("stack"):
+                book.stacks[message.get("thread")] = [tuple(frame) for frame in message["stack"]]
             self._take_step(book, skipped=bool(message.get("skipped")))
+        elif kind == "lines":
+            book.take_lines(message)
+        elif kind == "oom":
+            book.failed.append(FailedRequest(message))
         elif kind == "roles":
             book.take_roles(message)
         elif kind == "cache emptied":
@@ -215,11 +244,18 @@ class ProgramSeen:
         elif kind == "assumed":
             self._take_assumed(message)
         elif kind == "epoch":
-            book.in_epoch = True
+            book.in_epoch, book.largest_until = str(message.get("loop") or "a loop"), None
+            if book.in_epoch not in book.loops_ended:
+                self._finder_of(book).left_out_at = None
         elif kind == "epoch ended":
-            book.in_epoch, book.epochs = False, book.epochs + 1
-            if book.epochs == 1:
-                next(finder for finder in self._finders.values() if finder.book is book).restart()
+            if book.in_epoch is not None and book.in_epoch not in book.loops_ended:
+                book.loops_ended.add(book.in_epoch)
+                self._finder_of(book).restart()
+            book.in_epoch, book.epochs = None, book.epochs + 1
+        elif kind == "batches":
+            if not message.get("ends"):
+                book.largest_until = book.steps + int(message.get("largest") or 0)
+            self._messages.setdefault(kind, []).append(message)
         elif kind == "evaluation awaited":
             book.evaluation = str(message.get("file") or ""), int(message.get("line") or 0)
         elif kind == "evaluation ended":
@@ -230,6 +266,9 @@ class ProgramSeen:
             self.note(str(message.get("text") or ""))
         else:
             self._messages.setdefault(kind, []).append({**message, "pid": book.pid})
+
+    def _finder_of(self, book: ProcessBook) -> RepeatFinder:
+        return next(finder for finder in self._finders.values() if finder.book is book)
 
     def _take_step(self, book: ProcessBook, *, skipped: bool) -> None:
         if skipped:
@@ -244,6 +283,9 @@ class ProgramSeen:
     def _take_assumed(self, message: dict[str, Any]) -> None:
         key = (str(message.get("file") or ""), int(message.get("line") or 0), str(message.get("what") or ""))
         count, sets_size = self._assumed.get(key, (0, False))
+        file, line = message.get("reader") or ("", 0)
+        if file and len(self._readers) < MOST_READERS:
+            self._readers.add((str(file), int(line)))
         self._assumed[key] = (max(int(message.get("count") or 1), count), bool(message.get("sets_size")) or sets_size)
 
     def note(self, text: str) -> None:
@@ -280,6 +322,8 @@ class ProgramSeen:
                 return "repeats"
         elif plan.updates is not None and self.updates >= plan.updates:
             return "updates"
+        elif seconds >= plan.looking_s:  # batches of many shapes hardly repeat: the largest of them tell
+            self._epoch_is_awaited(stepping, seconds)
         if seconds < self._most_seconds(seconds):
             return None
         asked = [finder for finder in stepping if finder.left_out_at is not None]
@@ -299,12 +343,14 @@ class ProgramSeen:
         """Ask processes to leave out the rest of their first epoch; return whether one has not come to its end yet."""
         awaited = False
         for finder in stepping:
-            if self._folder is None or not finder.book.in_epoch or finder.book.epochs:
+            book = finder.book
+            if self._folder is None or book.in_epoch is None or book.in_epoch in book.loops_ended:
                 continue
             if finder.left_out_at is None:
                 finder.left_out_at = seconds
-                Path(asking_file(str(self._folder), finder.book.pid)).touch()
-            awaited = awaited or seconds < finder.left_out_at + ENOUGH_S
+                Path(asking_file(str(self._folder), book.pid)).touch()
+            until = finder.left_out_at + self.plan.looking_s + ENOUGH_S
+            awaited = awaited or (seconds < until and (book.largest_until is None or book.steps < book.largest_until))
         return awaited
 
     def _evaluation_is_awaited(self, seconds: float) -> bool:
@@ -333,7 +379,9 @@ class ProgramSeen:
         exceptions = self._messages.get("exception", [])
         failure = exceptions[-1] if exceptions and stopped == "failed" else None
         of_card = of_card or (failure is not None and _is_of_card(failure))
-        if of_card or (failure is not None and _is_of_host(failure)):
+        out_of_memory = tuple(self._out_of_memory(of_card=of_card))
+        ran_out = any(one.retried is None for one in out_of_memory) and stopped in ("finished", "failed")
+        if of_card or ran_out or (failure is not None and _is_of_host(failure)):
             stopped = "out-of-memory"
         return Rehearsal(
             command=tuple(command),
@@ -350,7 +398,7 @@ class ProgramSeen:
             cuda_build=any(message.get("cuda_build") for message in self._messages.get("torch", [])),
             failure=_failure_text(failure, code),
             failed_at=_place(failure),
-            out_of_memory=tuple(self._out_of_memory(of_card=of_card)),
+            out_of_memory=out_of_memory,
             assumed=tuple(Assumed(*key, count) for key, (count, _) in list(self._assumed.items())[:MOST_LISTED]),
             sizes_assumed=tuple(Assumed(*key, count) for key, (count, sets) in self._assumed.items() if sets),
             unmodelled=tuple(dict.fromkeys(map(_with_place, self._messages.get("unmodelled", [])))),
@@ -358,6 +406,10 @@ class ProgramSeen:
             beside=tuple(self._beside()),
             doubts=tuple(self._doubts()),
             leaks=tuple(leak for book in self.books.values() for leak in find_leaks(book)),
+            not_reached=tuple(place for book in self.books.values() for place in book.not_reached())
+            if stopped == "repeats"
+            else (),
+            undecided=tuple(self._undecided()),
             notes=tuple(self._notes),
             points=tuple(main.points) if main is not None else (),
             step_times=tuple(main.step_times) if main is not None else (),
@@ -367,6 +419,7 @@ class ProgramSeen:
             collected=max(
                 (int(message.get("nbytes") or 0) for message in self._messages.get("collected", [])), default=0
             ),
+            batches=tuple(dict.fromkeys(map(_batches_seen, self._messages.get("batches", [])))),
             same_runs=tuple(same_runs(self._messages.get("call", []), self._messages.get("learn", []))),
         )
 
@@ -385,15 +438,24 @@ class ProgramSeen:
         return next((str(found) for message in told if (found := message.get("version") or message.get("torch"))), "")
 
     def _out_of_memory(self, *, of_card: bool) -> list[OutOfMemory]:
-        messages = self._messages.get("oom", [])
+        found = [failed for book in self.books.values() for failed in book.failed]
         return [
             OutOfMemory(
-                str(message.get("file") or ""), int(message.get("line") or 0), str(message.get("text") or ""),
-                int(message.get("requested") or 0), int(message.get("free") or 0),
-                caught=not of_card or message is not messages[-1],
+                str(one.message.get("file") or ""), int(one.message.get("line") or 0),
+                str(one.message.get("text") or ""), int(one.message.get("requested") or 0),
+                int(one.message.get("free") or 0), caught=not of_card or one is not found[-1], retried=one.retried_at,
+                steps_after=one.steps,
             )
-            for message in messages
+            for one in found
         ]  # fmt: skip
+
+    def _undecided(self) -> list[NotReached]:
+        """Return what did not run because of a value that was assumed, and may take or keep GPU memory."""
+        lines: dict[str, set[int]] = {}
+        for book in self.books.values():
+            for file, seen in book.executed().items():
+                lines.setdefault(file, set()).update(seen)
+        return undecided_places(sorted(self._readers), lines)
 
     def _doubts(self) -> list[Doubt]:
         """Return the largest of each kind of doubt, and the growth of a cache that had not settled."""
@@ -433,6 +495,13 @@ def _is_of_host(failure: dict[str, Any]) -> bool:
 
 def _place(message: dict[str, Any] | None) -> tuple[str, int] | None:
     return (str(message["file"]), int(message.get("line") or 0)) if message and message.get("file") else None
+
+
+def _batches_seen(message: dict[str, Any]) -> BatchesSeen:
+    return BatchesSeen(
+        str(message.get("file") or ""), int(message.get("line") or 0), int(message.get("seen") or 0),
+        message.get("total"), alike=bool(message.get("alike")), stacked=bool(message.get("stacked")),
+    )  # fmt: skip
 
 
 def _with_place(message: dict[str, Any]) -> str:

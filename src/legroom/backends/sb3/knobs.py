@@ -55,11 +55,12 @@ SB3_KNOBS: tuple[Knob, ...] = (
     Knob("env.n_envs", "changes-learning", "",
          "fewer environments, and so less data per update", ladders.fewer_envs),
     Knob("policy.kwargs.net_arch", "changes-learning", "",
-         "narrower hidden layers can represent less", ladders.smaller_network),
+         "narrower hidden layers can represent less", ladders.smaller_network, starts_over=True),
     Knob("policy.features_extractor_kwargs", "changes-learning", "",
-         "a smaller features extractor sees less", ladders.smaller_extractor),
+         "a smaller features extractor sees less", ladders.smaller_extractor, starts_over=True),
     Knob("env.grid", "changes-learning", "",
-         "the workload's data at a coarser resolution: another, easier problem", ladders.coarser_grid),
+         "the workload's data at a coarser resolution: another, easier problem", ladders.coarser_grid,
+         starts_over=True),
 )
 # fmt: on
 

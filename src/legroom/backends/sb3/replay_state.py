@@ -9,7 +9,6 @@ is sealed never changes either: it becomes a file once. The last one still grows
 is at most an eighth of the ring, mostly a 48th.
 """
 
-import json
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +21,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 
 from legroom.backends.sb3.lean_replay import LeanDictReplayBuffer, LeanReplayBuffer
+from legroom.backends.sb3.replay_conversion import Block, Conversion, blocks_of_buffer, blocks_of_files, with_next
 from legroom.backends.sb3.state_torch import misfit
 from legroom.errors import BadInput
 from legroom.model.files import open_plain
@@ -112,37 +112,69 @@ def prepare_replay(model: BaseAlgorithm, checkpoint: SavedState) -> tuple[Callab
     theirs = data["layout"]
     if not _has_rows(buffer):
         raise misfit(checkpoint, f"its replay buffer is not a {type(buffer).__name__}")
-    _widen_flags(buffer, theirs["arrays"])
-    rows = row_arrays(buffer)
-    ours = _layout(buffer, rows)
-    for key in ours:
-        if theirs.get(key) != ours[key] and key != "decided":
-            raise misfit(
-                checkpoint, f"its replay has {key} {_short(theirs.get(key))}, this one has {_short(ours[key])}"
-            )
-
-    set_priorities, lost = _prepare_priorities(model, checkpoint)
+    if theirs["storage"] == "lean" == _storage(buffer):
+        _widen_flags(buffer, theirs["arrays"])
+    ours = _layout(buffer, row_arrays(buffer))
+    conversion = None
+    if any(theirs.get(key) != ours[key] for key in ours if key != "decided"):
+        conversion = Conversion(buffer, theirs, data["count"])
+        if difference := conversion.difference(ours):
+            raise misfit(checkpoint, f"its replay has {difference}")
+    set_priorities, lost = _prepare_priorities(model, checkpoint, conversion)
 
     def take_over() -> None:
-        for segment in data["segments"]:
-            _read_rows(checkpoint.file(segment["file"]), rows, buffer.buffer_size, segment["first"], segment["end"])
-        for key, ring in _rings(buffer).items():
-            state = {**data["rings"][key], "numbers": ring._numbers, "shelves": _dumps(checkpoint, data["stores"][key])}
-            try:
-                ring.prepare(state)()
-            except (ValueError, KeyError, TypeError) as error:
-                raise BadInput(f"its replay is damaged: {error}", path=checkpoint.path) from error
-        after_last = checkpoint.tensors("replay").get("after_last")
-        buffer.pos, buffer.full = data["pos"], data["full"]
-        if after_last is not None:
-            buffer.observations[buffer.pos] = after_last
-        setattr(buffer, _LINEAGE, data["lineage"])
+        if conversion is None:
+            _take_over_rows(buffer, checkpoint)
+            setattr(buffer, _LINEAGE, data["lineage"])
+        else:  # rows of its own from now on: all of them are written at the next checkpoint
+            conversion.fill(_saved_rows(buffer, checkpoint, conversion))
         set_priorities()
 
-    return take_over, lost
+    return take_over, lost or (conversion.lost(ours) if conversion is not None else "")
 
 
-def _prepare_priorities(model: Any, checkpoint: SavedState) -> tuple[Callable[[], None], str]:
+def _take_over_rows(buffer: Any, checkpoint: SavedState) -> None:
+    """Give a buffer the rows that a checkpoint holds of one of the same layout.
+
+    Raises:
+        BadInput: they are damaged.
+    """
+    data, rows = checkpoint.data["replay"], row_arrays(buffer)
+    for segment in data["segments"]:
+        _read_rows(checkpoint.file(segment["file"]), rows, buffer.buffer_size, segment["first"], segment["end"])
+    for key, ring in _rings(buffer).items():
+        state = {**data["rings"][key], "numbers": ring._numbers, "shelves": _dumps(checkpoint, data["stores"][key])}
+        try:
+            ring.prepare(state)()
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadInput(f"its replay is damaged: {error}", path=checkpoint.path) from error
+    after_last = checkpoint.tensors("replay").get("after_last")
+    buffer.pos, buffer.full = data["pos"], data["full"]
+    if after_last is not None:
+        buffer.observations[buffer.pos] = after_last
+
+
+def _saved_rows(buffer: Any, checkpoint: SavedState, conversion: Conversion) -> Iterator[Block]:
+    """Return the saved rows that the buffer keeps, oldest first, as SB3's plain buffer has them."""
+    theirs, numbers = checkpoint.data["replay"]["layout"], conversion.numbers
+    if theirs["storage"] == "plain":
+        blocks = blocks_of_files(checkpoint, numbers)
+        if "next_observations." in theirs["arrays"] or "observations." not in theirs["arrays"]:
+            return blocks
+        return with_next(blocks, checkpoint.tensors("replay").get("after_last"))
+    options = vars(buffer.options) if isinstance(buffer, LeanReplayBuffer) else {}
+    n_envs = theirs["environments"]
+    source = LeanReplayBuffer(
+        theirs["size"] * n_envs, buffer.observation_space, buffer.action_space, "cpu", n_envs, **options
+    )
+    _widen_flags(source, theirs["arrays"])
+    _take_over_rows(source, checkpoint)
+    return blocks_of_buffer(source, numbers)
+
+
+def _prepare_priorities(
+    model: Any, checkpoint: SavedState, conversion: Conversion | None
+) -> tuple[Callable[[], None], str]:
     """Return what gives prioritized replay the saved priorities, and what is lost; sums of them are made anew.
 
     Raises:
@@ -154,10 +186,12 @@ def _prepare_priorities(model: Any, checkpoint: SavedState) -> tuple[Callable[[]
     kept, highest = checkpoint.tensors("replay").get("priorities"), data.get("highest_priority")
     if kept is None or highest is None:
         return (lambda: None), "the checkpoint holds no priorities: every transition counts as new"
-    count = (model.replay_buffer.buffer_size if data["full"] else data["pos"]) * model.n_envs
+    theirs = data["layout"]
+    count = (theirs["size"] if data["full"] else data["pos"]) * theirs["environments"]
     if kept.dtype != np.float64 or kept.shape != (count,) or not (np.isfinite(kept).all() and (kept >= 0).all()):
         raise misfit(checkpoint, f"its priorities are not those of {count:,} transitions")
-    return (lambda: ours.take_over(kept, float(highest))), ""
+    converted = kept if conversion is None else conversion.priorities(kept)
+    return (lambda: ours.take_over(converted, float(highest))), ""
 
 
 def row_arrays(buffer: Any) -> dict[str, np.ndarray]:
@@ -208,10 +242,14 @@ def _layout(buffer: Any, rows: Mapping[str, np.ndarray]) -> dict[str, Any]:
     return {
         "size": buffer.buffer_size,
         "environments": buffer.n_envs,
-        "storage": "lean" if isinstance(buffer, LeanReplayBuffer) else "plain",
+        "storage": _storage(buffer),
         "arrays": {name: [array.dtype.str, list(array.shape)] for name, array in rows.items()},
         "decided": {key: ring.stack_state()["decided"] for key, ring in _rings(buffer).items()},
     }
+
+
+def _storage(buffer: Any) -> str:
+    return "lean" if isinstance(buffer, LeanReplayBuffer) else "plain"
 
 
 def _same_rows(
@@ -353,8 +391,3 @@ def _dumps(checkpoint: SavedState, entries: list[dict[str, Any]]) -> Iterator[di
             "index": parts[0],
             "arenas": parts[1:],
         }
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 80 else text[:77] + "..."

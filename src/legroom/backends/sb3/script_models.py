@@ -5,7 +5,7 @@ it, and named with its line where it does.
 """
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,11 @@ from typing import Any
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
 from legroom.model.draft import Draft, get
 from legroom.model.spaces import KnownSpaces
+from legroom.reading.interpreter.effects import same
 from legroom.reading.interpreter.follower import Follower
 from legroom.reading.interpreter.gym_calls import GYM_CALLS, Call, Caller, Env, called, one_env, wrapper_entry
 from legroom.reading.interpreter.values import (
+    OPEN,
     Bound,
     Class,
     Function,
@@ -23,13 +25,16 @@ from legroom.reading.interpreter.values import (
     Namespace,
     NotKnown,
     Parser,
+    Super,
     Symbol,
     is_plain,
+    is_settled,
     plain,
 )
 from legroom.reading.known_spaces import wrapped
 from legroom.reading.reading_budget import pay
 from legroom.reading.source import nodes_of, parse_module, walk
+from legroom.reading.validating import is_harmless
 from legroom.reading.yamls import Key
 
 _PACKAGES = ("stable_baselines3.", "sb3_contrib.")
@@ -67,8 +72,9 @@ def _from_list(workers: str) -> Call:
         makers = args[0] if args else kwargs.get("env_fns")
         start = args[1] if len(args) > 1 else kwargs.get("start_method")
         method = start if isinstance(start, str) and workers == "subproc" else None
-        if isinstance(makers, NotKnown):
-            return Env(n_envs=makers, workers=workers, start_method=method)
+        if isinstance(makers, NotKnown) or (isinstance(makers, list) and not is_settled(makers)):
+            unknown = makers if isinstance(makers, NotKnown) else NotKnown("the number of environments")
+            return Env(n_envs=unknown, workers=workers, start_method=method)
         if not isinstance(makers, list) or not makers:
             return None
         env = one_env(caller, makers[0]) or Env()
@@ -117,6 +123,13 @@ POSITIONAL: Mapping[str, tuple[str, ...]] = {
 DEVICES = ("auto", "cpu", "cuda")
 PLACES: Mapping[str, Key] = {"policy_kwargs": ("policy", "kwargs"), "seed": ("seed",), "device": ("device",)}
 DROPPED = frozenset({"env", "policy", "verbose", "tensorboard_log", "_init_setup_model", "action_noise"})
+# Attributes of models and environments that are set for reasons that have nothing to do with memory.
+_SET_FREELY = frozenset({
+    "num_timesteps", "lr_schedule", "exploration_rate", "exploration_schedule", "logger", "_logger", "ep_info_buffer",
+    "ep_success_buffer", "training", "norm_reward", "norm_obs", "render_mode", "metadata", "spec", "reward_range",
+    "name", "_last_obs", "_custom_logger", "start_time", "n_epochs",
+})  # fmt: skip
+_BUFFERS = ("replay_buffer", "rollout_buffer")
 # SB3's own classes that may stand in policy_kwargs or as buffer classes, by their last name.
 KNOWN_CLASSES: Mapping[str, str] = {
     "NatureCNN": "stable_baselines3.common.torch_layers:NatureCNN",
@@ -134,7 +147,7 @@ POLICY_ALIASES: Mapping[str, str] = {
 }  # fmt: skip
 
 
-@dataclass
+@dataclass(eq=False)
 class Model:
     """An algorithm's constructor call."""
 
@@ -142,6 +155,11 @@ class Model:
     env: Any
     made: ast.Call | None = None
     learned: int = 0  # calls of `learn` that were followed
+
+    def doubt(self, node: ast.AST) -> None:
+        """Note that it may not be what the constructor made any more."""
+        line = getattr(node, "lineno", None)
+        self.draft.not_followed = self.draft.not_followed or (line, NotKnown(node).text)
 
 
 def drafts(text: str, path: str) -> list[Draft]:
@@ -195,7 +213,9 @@ class ScriptModels(Follower):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        self.models: dict[int, Model] = {}  # by the id of the call's node: a call in a loop is one model
+        self.models: list[Model] = []
+        self.making: list[list[tuple[list[Any], dict[str, Any]]]] = []  # what subclasses under way give to their base
+        self.changed_envs: list[tuple[Env, ast.AST]] = []
         self.evals: list[tuple[Env, dict[str, Any], int]] = []  # with the line of the call
         self.checkpoints: list[tuple[dict[str, Any], int]] = []
 
@@ -251,10 +271,51 @@ class ScriptModels(Follower):
         bases = (base for base in self.ancestors(cls) if isinstance(base, Symbol))
         algorithm = next((found for base in bases if (found := _library_algorithm(base))), None)
         if algorithm is not None:
-            model = self.construct(algorithm, *_passed_on(cls, algorithm, args, kwargs), node)
+            self.making.append([])
+            super().instance(cls, args, kwargs, node)
+            given, passed = self.making.pop(), _passed_on(cls, algorithm, args, kwargs)
+            model = self.construct(algorithm, *passed, node)
             model.draft.put(("algo_class",), cls.reference, node.lineno)
+            if cls.method("__init__") is not None:  # what the run says has to be what the library is given
+                told = _named(algorithm, *passed)
+                for name, value in (pair for each in given for pair in _named(algorithm, *each).items()):
+                    if name not in DROPPED and not same(value, told.get(name)):
+                        key = PLACES.get(name, ("hyperparams", name))
+                        model.draft.unknown[key] = (node.lineno, f"what {cls.node.name}.__init__ makes of it")
+                if len(given) != 1:
+                    model.doubt(node)
             return model
         return super().instance(cls, args, kwargs, node)
+
+    def base_method(self, owner: Super, name: str, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
+        of_library = not any(isinstance(base, Class) and base.method(name) is not None for base in owner.cls.bases)
+        if name == "__init__" and self.making and of_library:
+            self.making[-1].append((args, kwargs))
+        return super().base_method(owner, name, args, kwargs, node)
+
+    def set_attribute(self, owner: Any, name: str, value: Any, node: ast.AST) -> None:
+        root = owner
+        while isinstance(root, Bound):
+            root = root.owner
+        if isinstance(root, Model):
+            if not is_harmless((name,)) and name not in _SET_FREELY:
+                root.doubt(node)
+        elif isinstance(owner, Env):
+            if name not in _SET_FREELY:
+                self.changed_envs.append((owner, node))
+        else:
+            super().set_attribute(owner, name, value, node)
+
+    def set_item(self, owner: Any, key: Any, value: Any, node: ast.AST) -> None:
+        if isinstance(owner, Bound | Model):
+            self.set_attribute(owner, str(key), value, node)
+        else:
+            super().set_item(owner, key, value, node)
+
+    def touched_by(self, value: Any, maker: str, node: ast.Call) -> None:
+        if isinstance(value, Model):
+            value.doubt(node)
+        super().touched_by(value, maker, node)
 
     def library_call(self, symbol: Symbol, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         name = symbol.rpartition(".")[2]
@@ -283,6 +344,8 @@ class ScriptModels(Follower):
                 model.draft.data.pop("total_timesteps", None)
             elif isinstance(steps, int | float) and not isinstance(steps, bool) and steps >= 1:
                 model.draft.put(("total_timesteps",), steps, node.lineno)
+        if bound.name == "load_replay_buffer":  # as large as the one that was saved
+            model.doubt(node)
         if bound.name == "get_env":
             return model.env
         if bound.name == "set_env" and args:
@@ -297,14 +360,14 @@ class ScriptModels(Follower):
 
     def construct(self, algorithm: str, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Model:
         """Write down the call of an algorithm's constructor."""
-        if id(node) in self.models:
-            return self.models[id(node)]
         draft = Draft(f"{Path(self.path).stem}:{node.lineno}", self.path)
-        model = self.models[id(node)] = Model(draft, None, node)
+        model = Model(draft, None, node)
+        self.models.append(model)
+        self.seen += 1
         draft.put(("algo",), algorithm, node.lineno)
-        named = dict(zip(("policy", "env", *POSITIONAL.get(algorithm, ())), args, strict=False)) | kwargs
-        if isinstance(named.get("**"), NotKnown):
-            draft.unknown[("hyperparams",)] = (node.lineno, named.pop("**").text)
+        named = _named(algorithm, args, kwargs)
+        if isinstance(named.get(OPEN), NotKnown):
+            draft.unknown[("hyperparams",)] = (node.lineno, named.pop(OPEN).text)
         policy = class_reference(named.get("policy", "MlpPolicy"))
         draft.put(("policy", "name"), policy or "MlpPolicy", node.lineno)
         model.env = named.get("env")
@@ -322,8 +385,9 @@ class ScriptModels(Follower):
 
     def finished(self) -> list[Draft]:
         """Return the drafts with their environments, in the order of the calls in the file."""
-        found = []
-        for model in self.models.values():
+        found: dict[str, Draft] = {}
+        self.doubt_what_is_set()
+        for model in self.models:
             line = model.draft.lines[("algo",)]
             env = model.env
             if isinstance(env, str) and type(env) is str:
@@ -336,8 +400,24 @@ class ScriptModels(Follower):
                 model.draft.unknown[("env", "n_envs")] = (line, f"that of {text}")
             envs = env.n_envs if isinstance(env, Env) and isinstance(env.n_envs, int) else 1
             self.describe_callbacks(model.draft, envs, env)
-            found.append(model.draft)
-        return sorted(found, key=lambda draft: draft.lines[("algo",)]) if len(found) > 1 else _alone(found, self.path)
+            model.draft.not_followed = model.draft.not_followed or self.not_followed
+            if isinstance(env, Env):
+                changed = next((node for other, node in self.changed_envs if other.origin is env.origin), None)
+                if changed is not None:
+                    model.doubt(changed)
+            found.setdefault(_content(model.draft), model.draft)
+        drafts = sorted(found.values(), key=lambda draft: draft.lines[("algo",)])
+        for number, draft in enumerate(drafts):  # a call in a loop may be several runs
+            alike = sum(other.name == draft.name for other in drafts[:number])
+            draft.name += f".{alike + 1}" if alike else ""
+        return drafts if len(drafts) > 1 else _alone(drafts, self.path)
+
+    def doubt_what_is_set(self) -> None:
+        """Doubt the models of a script that sets the buffer of one where it is not followed: in a callback."""
+        for node in (node for tree in self.trees for node in nodes_of(tree)):
+            if isinstance(node, ast.Attribute) and node.attr in _BUFFERS and isinstance(node.ctx, ast.Store):
+                for model in self.models:
+                    model.doubt(node)
 
     def describe_callbacks(self, draft: Draft, envs: int, trained: Any) -> None:
         if self.evals:
@@ -359,6 +439,25 @@ class ScriptModels(Follower):
                 draft.put(("checkpoint", "every"), every * envs, line)
             if kwargs.get("save_replay_buffer") is True:
                 draft.put(("checkpoint", "replay_buffer"), True, line)
+
+
+def _named(algorithm: str, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an algorithm's constructor by name."""
+    return dict(zip(("policy", "env", *POSITIONAL.get(algorithm, ())), args, strict=False)) | kwargs
+
+
+def _content(draft: Draft) -> str:
+    """Return what of a run memory depends on, to tell the runs of one call apart."""
+    told = [(key, value) for key, value in _leaves(draft.data) if not is_harmless(key)]
+    return repr((draft.lines[("algo",)], sorted(told, key=repr), sorted(map(str, draft.unknown)), draft.not_followed))
+
+
+def _leaves(data: Any, at: Key = ()) -> Iterator[tuple[Key, Any]]:
+    if isinstance(data, dict) and data:
+        for key, value in data.items():
+            yield from _leaves(value, (*at, key))
+    elif at:
+        yield at, data
 
 
 def _passed_on(cls: Class, algorithm: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

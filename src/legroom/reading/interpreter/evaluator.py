@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from legroom.reading.interpreter.file_calls import FileRef, file_attribute, file_call, is_file_call, joined
 from legroom.reading.interpreter.values import (
     LONGEST,
+    OPEN,
     NotKnown,
     Symbol,
     Unfoldable,
@@ -24,6 +25,7 @@ from legroom.reading.interpreter.values import (
     known,
     made,
     plain,
+    rest_of,
 )
 from legroom.reading.reading_budget import pay
 from legroom.reading.source import CHARACTERS_PER_STEP
@@ -44,6 +46,9 @@ OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Pow: operator.pow,
     ast.LShift: operator.lshift,
     ast.RShift: operator.rshift,
+    ast.BitOr: operator.or_,
+    ast.BitAnd: operator.and_,
+    ast.BitXor: operator.xor,
 }
 _SIGNS: Mapping[type[ast.unaryop], Callable[[Any, Any], Any]] = {ast.USub: operator.sub, ast.UAdd: operator.add}
 _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
@@ -95,7 +100,11 @@ class Evaluator(Generic[At]):
         """
         self.pay_for(node)
         method: NodeMethod | None = getattr(self, f"on_{type(node).__name__.lower()}", None)
-        return self.unknown(node) if method is None else method(node, at)
+        return self.unhandled(node, at) if method is None else method(node, at)
+
+    def unhandled(self, node: ast.expr, at: At) -> Any:
+        """Return what an expression of a kind that is not evaluated is worth."""
+        return self.unknown(node)
 
     def pay_for(self, node: ast.AST) -> None:
         """Pay for one step of the reading under way, which may end there."""
@@ -149,7 +158,7 @@ class Evaluator(Generic[At]):
                 made(value)
                 kwargs |= {str(k): v for k, v in value.items()}
             else:
-                kwargs["**"] = NotKnown(keyword.value, node.lineno)
+                kwargs[OPEN] = NotKnown(keyword.value, node.lineno)
         return args, kwargs
 
     def apply(self, func: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
@@ -186,7 +195,7 @@ class Evaluator(Generic[At]):
         counted = True
         for node in nodes:
             value = self.value(node, at)
-            if isinstance(node, ast.Starred) and isinstance(value, list):
+            if isinstance(node, ast.Starred) and isinstance(value, list) and rest_of(value) is None:
                 found += made(value)
             else:
                 found.append(value)
@@ -235,16 +244,11 @@ class Evaluator(Generic[At]):
         """Return the text of an f-string whose fields are plain and without a format."""
         texts: list[Any] = []
         for part in node.values:
-            if isinstance(part, ast.FormattedValue):
-                if part.format_spec is not None or part.conversion != -1:
-                    return self.unknown(node)
-                part = part.value
-            value = self.value(part, at)
+            plainly = not isinstance(part, ast.FormattedValue) or (part.format_spec is None and part.conversion == -1)
+            value = self.value(part.value if isinstance(part, ast.FormattedValue) else part, at)
             value = value.path if isinstance(value, FileRef) else value
-            if isinstance(value, Symbol) or not isinstance(value, str | int):
-                return self.unknown(node)
-            texts.append(value)
-        return self.attempt(node, lambda: made("".join(map(str, texts))))
+            texts.append(value if plainly and isinstance(value, str | int) and not isinstance(value, Symbol) else None)
+        return self.unknown(node) if None in texts else self.attempt(node, lambda: made("".join(map(str, texts))))
 
     def on_compare(self, node: ast.Compare, at: At) -> Any:
         compare = _COMPARE.get(type(node.ops[0]))
@@ -268,7 +272,12 @@ class Evaluator(Generic[At]):
         return self.value(node.body if test else node.orelse, at)
 
     def on_subscript(self, node: ast.Subscript, at: At) -> Any:
-        owner, key = self.value(node.value, at), self.value(node.slice, at)
+        return self.item(self.value(node.value, at), self.value(node.slice, at), node)
+
+    def item(self, owner: Any, key: Any, node: ast.AST) -> Any:
+        """Return an item of a container."""
+        if isinstance(owner, dict) and is_plain(key) and not isinstance(key, list | dict) and key in owner:
+            return owner[key]  # whatever else is in it
         return self.attempt(node, lambda: known(owner)[known(key)])
 
     def on_namedexpr(self, node: ast.NamedExpr, at: At) -> Any:

@@ -20,7 +20,7 @@ from legroom.reading.interpreter.values import Symbol, plain
 from legroom.reading.reading_budget import pay
 from legroom.reading.reading_notes import note
 from legroom.reading.source import CHARACTERS_PER_STEP
-from legroom.reading.user_files import is_directory, is_file, read_text
+from legroom.reading.user_files import exists, is_directory, is_file, read_text
 
 HIGHEST = 4  # folders above the script's in which the top of a project is looked for
 TOPS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt", "README.md", "environment.yml")
@@ -197,4 +197,4 @@ def _beside(text: str, script: str) -> Path | None:
 
 
 def _is_top(folder: Path) -> bool:
-    return any((folder / name).exists() for name in TOPS)
+    return any(exists(folder / name) for name in TOPS)

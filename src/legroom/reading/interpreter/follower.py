@@ -5,8 +5,10 @@ functions, environments and their wrappers, spaces of environment classes. It bi
 environments as far as they are described, or to "not known". A backend derives from it and writes down the calls of
 its library.
 
-Limits: loops are followed once, a condition that only running could decide is followed both ways, and an object
-that is built by code outside the script's folder is not known.
+A loop over constants is followed pass by pass. What only running could decide is followed on every way, and what the
+ways do not agree on is not known (`effects`). Nor is an object that is built by code outside the script's folder, nor
+what such code may have changed. Where a script can bind names that are not followed (`exec`, a patched class), nothing
+in it is known any more: `not_followed`.
 """
 
 from __future__ import annotations
@@ -15,52 +17,64 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput
 from legroom.model.draft import merged
 from legroom.reading.constants import argument_default
-from legroom.reading.interpreter.evaluator import OPERATORS, Evaluator, binary
+from legroom.reading.interpreter.builtin_calls import DECIDING, BuiltinCalls, View, is_harmless_call
+from legroom.reading.interpreter.effects import MISSING, Broken, Continued, Leaving, Raised, Returned, same
+from legroom.reading.interpreter.evaluator import OPERATORS, binary
 from legroom.reading.interpreter.file_calls import FileRef, Loaded, file_method, hydra_config
 from legroom.reading.interpreter.gym_calls import GYM_CALLS, Env, is_foreign, is_space, wrapped_by_library
 from legroom.reading.interpreter.scopes import is_main_guard
+from legroom.reading.interpreter.script import dotted
 from legroom.reading.interpreter.values import (
     LONGEST,
+    OPEN,
     Bound,
     Class,
     Frame,
     Function,
     Module,
+    Names,
     Namespace,
     NotKnown,
     Parser,
+    Partial,
+    Super,
     Symbol,
     is_plain,
     is_settled,
+    known,
     made,
     plain,
 )
-from legroom.reading.reading_budget import hold, pay
+from legroom.reading.reading_budget import pay
 from legroom.reading.source import module_file, parse_module, walk
 from legroom.reading.user_files import read_text
 
 DEEPEST_CALL = 12
 MOST_CALLS = 5_000  # of functions of the script, in all
 MOST_MODULES = 40
+MOST_IDLE = 2  # passes of a loop in a row after which nothing more is known than before
+MOST_LOOPED = 2_000  # statements that the passes of a loop are followed for, one by one
+MOST_STATEMENTS = 10_000  # followed in all, those of loops and functions each time
+MOST_ROUNDS = 20  # of a loop whose passes are not counted, until nothing more becomes unknown
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_ENDINGS = ("sys.exit", "exit", "quit", "os._exit")
+_OWN_WAYS = ("__setattr__", "__getattribute__", "__getattr__", "__new__")
 
 
-class _Return(Exception):
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-class Follower(Evaluator[Frame]):
+class Follower(BuiltinCalls):
     """Follows a script; `library_calls` are the functions of libraries that it understands, by their last name."""
 
     library_calls: Mapping[str, Callable[..., Any]] = GYM_CALLS
 
     def __init__(self, path: str) -> None:
+        super().__init__()
         self.path = path
         self.folder = Path(path).parent
         self.definitions: list[Function | Class] = []
@@ -69,8 +83,10 @@ class Follower(Evaluator[Frame]):
         self.modules: dict[str, Module | None] = {}
         self.trees: list[ast.Module] = []  # keeps node ids alive
         self.loaded: list[tuple[dict[Any, Any], int]] = []  # settings from files, and the lines that load them
-        self.depth = 0
+        self.supers: list[Super | None] = []  # of the functions under way
         self.calls = 0
+        self.seen = 0  # calls that a backend has written down
+        self.followed = 0  # statements so far
         self.current = Module("__main__", Frame())
 
     # -- modules -------------------------------------------------------------------------------------------------------
@@ -121,6 +137,10 @@ class Follower(Evaluator[Frame]):
     def block(self, body: Sequence[ast.stmt], frame: Frame) -> None:
         for statement in body:
             self.pay_for(statement)
+            self.followed += 1
+            if self.followed > MOST_STATEMENTS:
+                self.lose(statement)
+                return
             method = getattr(self, f"do_{type(statement).__name__.lower()}", None)
             if method is not None:
                 method(statement, frame)
@@ -135,49 +155,104 @@ class Follower(Evaluator[Frame]):
             self.bind(node.target, self.value(node.value, frame), frame)
 
     def do_augassign(self, node: ast.AugAssign, frame: Frame) -> None:
-        if isinstance(node.target, ast.Name):
-            old, new = frame.find(node.target.id), self.value(node.value, frame)
-            function = OPERATORS.get(type(node.op))
-            result = self.unknown(node) if function is None else self.attempt(node, binary, function, old, new)
-            frame.names[node.target.id] = result
+        old, new = self.value(node.target, frame), self.value(node.value, frame)
+        function = OPERATORS.get(type(node.op))
+        result = self.unknown(node) if function is None else self.attempt(node, binary, function, old, new)
+        if isinstance(old, list | dict):  # changed where it is, for whoever else has it
+            if not isinstance(result, type(old)):
+                self.forget(old, node)
+            elif isinstance(old, list):
+                self.rewrite(old, result)
+            else:
+                self.update(old, result, node)
+            result = old
+        self.bind(node.target, result, frame)
+
+    def do_delete(self, node: ast.Delete, frame: Frame) -> None:
+        for target in node.targets:
+            self.bind(target, MISSING, frame)
+
+    def do_global(self, node: ast.Global, frame: Frame) -> None:
+        frame.elsewhere |= dict.fromkeys(node.names, self.current.frame)
+
+    def do_nonlocal(self, node: ast.Nonlocal, frame: Frame) -> None:
+        for name in node.names:
+            outer = frame.parent
+            while outer is not None and name not in outer.names:
+                outer = outer.parent
+            if outer is not None:
+                frame.elsewhere[name] = outer
 
     def do_expr(self, node: ast.Expr, frame: Frame) -> None:
         self.value(node.value, frame)
+        if isinstance(node.value, ast.Call) and dotted(node.value.func) in _ENDINGS:
+            self.do_raise(node, frame)
+
+    def do_raise(self, node: ast.stmt, frame: Frame) -> None:
+        """End this way where others go on; alone it is followed further: another command line may not come here."""
+        if self.may_have_left:
+            raise Raised
+
+    def do_break(self, node: ast.Break, frame: Frame) -> None:
+        raise Broken
+
+    def do_continue(self, node: ast.Continue, frame: Frame) -> None:
+        raise Continued
 
     def do_import(self, node: ast.Import, frame: Frame) -> None:
         for alias in node.names:
             found = self.beside(alias.name)
             if found is not None and (alias.asname or "." not in alias.name):
-                frame.names[alias.asname or alias.name] = found
+                self.set_name(alias.asname or alias.name, found, frame)
             else:
                 top = alias.name if alias.asname else alias.name.partition(".")[0]
-                frame.names[alias.asname or top] = Symbol(top)
+                self.set_name(alias.asname or top, Symbol(top), frame)
 
     def do_importfrom(self, node: ast.ImportFrom, frame: Frame) -> None:
         name = node.module or ""
         found = self.beside(name) if name else None
         for alias in node.names:
+            full = f"{name}.{alias.name}" if name else alias.name
             if alias.name == "*":
-                frame.names |= found.frame.names if found is not None else {}
+                for each, value in (found.frame.names if found is not None else {}).items():
+                    self.set_name(each, value, frame)
+                if found is None and not is_harmless_call(full):  # it may bind any name anew
+                    for each in [each for each, value in frame.names.items() if is_settled(value)]:
+                        self.set_name(each, self.unknown(node), frame)
             elif found is not None and alias.name in found.frame.names:
-                frame.names[alias.asname or alias.name] = found.frame.names[alias.name]
+                self.set_name(alias.asname or alias.name, found.frame.names[alias.name], frame)
             else:
-                full = f"{name}.{alias.name}" if name else alias.name
-                frame.names[alias.asname or alias.name] = self.beside(full) or Symbol(full)
+                self.set_name(alias.asname or alias.name, self.beside(full) or Symbol(full), frame)
 
     def do_functiondef(self, node: ast.FunctionDef | ast.AsyncFunctionDef, frame: Frame) -> None:
-        self.define(Function(node, frame, self.current), node.name, frame)
+        self.define(self.function(node, frame), node, frame)
+
+    def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, frame: Frame) -> Function:
+        spec = node.args
+        positional = [*spec.posonlyargs, *spec.args]
+        given = zip(positional[len(positional) - len(spec.defaults) :], spec.defaults, strict=True)
+        pairs = [*given, *zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
+        defaults = {arg.arg: self.value(value, frame) for arg, value in pairs if value is not None}
+        return Function(node, frame, self.current, defaults)
 
     def do_classdef(self, node: ast.ClassDef, frame: Frame) -> None:
         bases = tuple(self.value(base, frame) for base in node.bases)
-        self.define(Class(node, frame, self.current, bases), node.name, frame)
+        cls = Class(node, frame, self.current, bases, Frame(frame))
+        self.block([each for each in node.body if not isinstance(each, _DEFINITIONS)], cls.inside)
+        self.define(cls, node, frame)
 
-    def define(self, definition: Function | Class, name: str, frame: Frame) -> None:
+    def define(self, definition: Function | Class, node: Any, frame: Frame) -> None:
         self.definitions.append(definition)
-        frame.names[name] = definition
+        value: Any = definition
+        for each in reversed(node.decorator_list):  # those of libraries leave what it does as it is
+            decorator = self.value(each, frame)
+            if isinstance(decorator, Function):
+                call = ast.Call(each, [], [], lineno=node.lineno, col_offset=0)
+                value = self.apply(decorator, [value], {}, call)
+        self.set_name(node.name, value, frame)
 
     def do_return(self, node: ast.Return, frame: Frame) -> None:
-        raise _Return(self.value(node.value, frame) if node.value else None)
+        raise Returned(self.value(node.value, frame) if node.value else None)
 
     def do_if(self, node: ast.If, frame: Frame) -> None:
         test = self.value(node.test, frame)
@@ -185,57 +260,246 @@ class Follower(Evaluator[Frame]):
             self.block(node.body if self.current.name == "__main__" else node.orelse, frame)
         elif is_settled(test):
             taken, other = (node.body, node.orelse) if test else (node.orelse, node.body)
-            if _is_choice(node.test):
-                with suppress(_Return):
-                    self.block(other, frame)
+            if other and _is_choice(node.test):
+                self.look_into(other, frame)
             self.block(taken, frame)
-        else:  # either may happen; names that both bind keep what the first branch says
-            returned: _Return | None = None
-            for branch in (node.orelse, node.body):
-                try:
-                    self.block(branch, frame)
-                except _Return as found:
-                    returned = found
-            if returned is not None and node.orelse:
-                raise returned
+        else:
+            self.alternatives([partial(self.block, branch, frame) for branch in (node.body, node.orelse)])
+
+    def look_into(self, body: Sequence[ast.stmt], frame: Frame) -> None:
+        """Follow what another command line would do; only names stay that have no value otherwise."""
+        with self.journal() as written:
+            with self.scope(Leaving):
+                self.block(body, frame)
+            for write in reversed(written.values()):
+                if not (isinstance(write.inside, Names) and write.old is MISSING):
+                    write.put(write.old)
+
+    def do_match(self, node: ast.Match, frame: Frame) -> None:
+        subject, open_ways = self.value(node.subject, frame), list[Callable[[], None]]()
+        for case in node.cases:
+            found = None if case.guard is not None else self.matches(case.pattern, subject, frame)
+            if found is False:
+                continue
+            open_ways.append(partial(self.follow_case, case, subject, frame))
+            if found:
+                break
+        else:
+            open_ways.append(lambda: None)
+        if len(open_ways) == 1:
+            open_ways[0]()
+        else:
+            self.alternatives(open_ways)
+
+    def matches(self, pattern: ast.pattern, subject: Any, frame: Frame) -> bool | None:
+        """Return whether the subject matches a pattern; None where that is not known."""
+        match pattern:
+            case ast.MatchAs(pattern=None):
+                return True
+            case ast.MatchOr():
+                found = [self.matches(each, subject, frame) for each in pattern.patterns]
+                return True if True in found else None if None in found else False
+            case ast.MatchValue() | ast.MatchSingleton():
+                value = self.value(pattern.value, frame) if isinstance(pattern, ast.MatchValue) else pattern.value
+                return bool(subject == value) if is_plain(value) and is_plain(subject) else None
+        return None
+
+    def follow_case(self, case: ast.match_case, subject: Any, frame: Frame) -> None:
+        for part in walk(case.pattern):
+            name = getattr(part, "name", None) or getattr(part, "rest", None)
+            if isinstance(name, str):
+                whole = part is case.pattern and isinstance(part, ast.MatchAs) and part.pattern is None
+                value = subject if whole else NotKnown(name, case.body[0].lineno, holds=[subject])
+                self.set_name(name, value, frame)
+        if case.guard is not None:
+            self.value(case.guard, frame)
+        self.block(case.body, frame)
 
     def do_for(self, node: ast.For | ast.AsyncFor, frame: Frame) -> None:
         items = self.value(node.iter, frame)
-        first = items[0] if isinstance(items, list) and items else NotKnown(node.iter, node.lineno)
-        self.bind(node.target, first, frame)
-        self.block(node.body, frame)
+        values = list(items) if isinstance(items, list | dict) and is_settled(items) else None
+        self.loop(node, frame, items, values)
 
     def do_while(self, node: ast.While, frame: Frame) -> None:
-        self.block(node.body, frame)
+        self.loop(node, frame, None, None)
+
+    def loop(self, node: Any, frame: Frame, items: Any, values: list[Any] | None) -> None:
+        """Follow a loop pass by pass; one that only running could count, or that is long, as often as it tells more."""
+
+        def one_pass(value: Any) -> None:
+            with self.scope(Continued):
+                if not isinstance(node, ast.While):
+                    self.bind(node.target, value, frame)
+                self.block(node.body, frame)
+
+        ended = False
+        with self.scope(Broken) as broken:
+            end = self.followed + MOST_LOOPED if not self.loops else self.loops[-1]
+            self.loops.append(end)
+            try:
+                ended = self.counted_passes(node, frame, values, one_pass)
+                for _ in range(0 if ended else MOST_ROUNDS):
+                    unknown = NotKnown(getattr(node, "iter", node), node.lineno, holds=[items])
+                    if not self.alternatives([partial(one_pass, unknown), lambda: None])[0]:
+                        break
+                else:
+                    if not ended:
+                        self.lose(node)
+            finally:
+                self.loops.pop()
+            if ended:
+                self.block(node.orelse, frame)
+        if not ended and not any(isinstance(part, ast.Break) for each in node.body for part in walk(each)):
+            self.block(node.orelse, frame)
+        elif node.orelse and not ended and (not broken or len(broken) > 1):
+            self.alternatives([partial(self.block, node.orelse, frame), lambda: None])
+
+    def counted_passes(self, node: Any, frame: Frame, values: list[Any] | None, one_pass: Callable[..., None]) -> bool:
+        """Follow the passes that are certain; return whether there are no others."""
+        passes, idle = iter(values or ()), 0
+        while self.followed < self.loops[-1] and idle < MOST_IDLE:
+            value = None
+            if isinstance(node, ast.While):
+                test = self.value(node.test, frame)
+                if not is_settled(test):
+                    return False
+                if not test:
+                    return True
+            elif (value := next(passes, MISSING)) is MISSING:
+                return values is not None
+            seen = self.seen
+            with self.journal() as written:
+                one_pass(value)
+            # a pass that tells nothing new: the others are followed as one of which nothing is known
+            own = {part.id for part in walk(node.target) if isinstance(part, ast.Name)} if value is not None else set()
+            told = (w for w in written.values() if w.key not in own and not same(w.read(), w.old))
+            idle = idle + 1 if seen == self.seen and all(isinstance(w.read(), NotKnown) for w in told) else 0
+        return False
 
     def do_with(self, node: ast.With | ast.AsyncWith, frame: Frame) -> None:
-        for item in node.items:
-            value = self.value(item.context_expr, frame)
+        values = [self.value(item.context_expr, frame) for item in node.items]
+        for item, value in zip(node.items, values, strict=True):
             if item.optional_vars is not None:
                 self.bind(item.optional_vars, value, frame)
-        self.block(node.body, frame)
+        if any(isinstance(value, NotKnown) and value.maker.endswith("suppress") for value in values):
+            self.guarded(node.body, [[]], frame)
+        else:
+            self.block(node.body, frame)
 
     def do_try(self, node: ast.Try, frame: Frame) -> None:
-        self.block([*node.body, *node.orelse, *node.finalbody], frame)
+        handlers = [each.body for each in node.handlers if not _is_of_imports(each, node.body)]
+        for each in node.handlers:
+            if each.name is not None:
+                self.set_name(each.name, NotKnown(each.name, each.lineno), frame)
+        if handlers:
+            self.guarded([*node.body, *node.orelse], handlers, frame)
+        else:
+            self.block([*node.body, *node.orelse], frame)
+        self.block(node.finalbody, frame)
+
+    do_trystar = do_try
+
+    def guarded(self, body: list[ast.stmt], handlers: list[list[ast.stmt]], frame: Frame) -> None:
+        """Follow a body that may have ended anywhere, and then what is done about it."""
+        left: Leaving | None = None
+        with self.journal() as written:
+            try:
+                self.block(body, frame)
+            except Leaving as leaving:
+                left = leaving
+
+        def went_on() -> None:
+            if left is not None:
+                raise left
+
+        def handled(handler: list[ast.stmt]) -> None:
+            for write in written.values():
+                self.settle(write._replace(old=write.read()), [write.read(), write.old])
+            self.block(handler, frame)
+
+        self.alternatives([went_on, *(partial(handled, each) for each in handlers)])
 
     do_asyncfunctiondef, do_asyncfor, do_asyncwith = do_functiondef, do_for, do_with
+
+    # -- names, attributes and items that are set ----------------------------------------------------------------------
+
+    def set_name(self, name: str, value: Any, frame: Frame) -> None:
+        self.write(frame.home(name).names, name, value)
 
     def bind(self, target: ast.expr, value: Any, frame: Frame) -> None:
         match target:
             case ast.Name():
-                frame.names[target.id] = value
-            case ast.Attribute(value=ast.Name(id="self")):
-                frame.owner().names[f"self.{target.attr}"] = value
+                self.set_name(target.id, value, frame)
+            case ast.Attribute(value=ast.Name(id="self")) if not isinstance(frame.find("self"), Namespace):
+                self.write(frame.owner().names, f"self.{target.attr}", value)
+            case ast.Attribute():
+                self.set_attribute(self.value(target.value, frame), target.attr, value, target)
+            case ast.Starred():
+                self.bind(target.value, value, frame)
             case ast.Tuple() | ast.List():
-                values = value if isinstance(value, list) and len(value) == len(target.elts) else None
-                for i, part in enumerate(target.elts):
-                    self.bind(part, values[i] if values else NotKnown(target, target.lineno), frame)
+                for part, one in zip(target.elts, self.parts(target, value), strict=True):
+                    self.bind(part, one, frame)
             case ast.Subscript():
-                owner, key = self.value(target.value, frame), self.value(target.slice, frame)
-                if isinstance(owner, dict) and isinstance(key, str | int):
-                    owner[key] = value
+                self.set_item(self.value(target.value, frame), self.value(target.slice, frame), value, target)
+
+    def parts(self, target: ast.Tuple | ast.List, value: Any) -> list[Any]:
+        """Return what each of several targets gets of a value."""
+        count, starred = len(target.elts), [isinstance(each, ast.Starred) for each in target.elts]
+        if not isinstance(value, list) or not is_settled(value) or len(value) < count - sum(starred):
+            return [NotKnown(target, target.lineno, holds=[value])] * count
+        if True not in starred:
+            same_number = len(value) == count
+            return value if same_number else [NotKnown(target, target.lineno, holds=[value])] * count
+        at, after = starred.index(True), count - starred.index(True) - 1
+        return [*value[:at], value[at : len(value) - after], *value[len(value) - after :]]
+
+    def set_attribute(self, owner: Any, name: str, value: Any, node: ast.AST) -> None:
+        """Set an attribute of whatever has some; of a library that runs are made with, anything may be different then.
+
+        Args:
+            value: `MISSING` where it is taken away.
+        """
+        match owner:
+            case Namespace():
+                self.set_field(owner, name, value)
+            case Module():
+                self.write(owner.frame.names, name, value)
+            case Class() if owner.method(name) is None and not name.startswith("__"):
+                self.write(owner.inside.names, name, value)
+            case Loaded():
+                self.write(owner, name, value)
+            case NotKnown():
+                self.forget(owner, node)
+            case Class() | Super():
+                self.lose(node)
+            case Symbol() if owner.partition(".")[0] in DECIDING:
+                self.lose(node)
+
+    def set_item(self, owner: Any, key: Any, value: Any, node: ast.AST) -> None:
+        """Set an item of a container; of one that is not known, all that it may be part of is not known then."""
+        match owner, key:
+            case View(), _:
+                self.lose(node)
+            case dict(), str() | int() | float() | None if not isinstance(key, Symbol):
+                self.write(owner, key, value)
+            case list(), int() if -len(owner) <= key < len(owner) and value is not MISSING and is_settled(owner):
+                changed = list(owner)
+                changed[key] = value
+                self.rewrite(owner, changed)
+            case list() | dict() | NotKnown(), _:
+                self.forget(owner, node)
+            case Namespace(), _ if owner.method("__setitem__") is not None:
+                self.object_method(owner, "__setitem__", [key, value], {})
+            case Symbol(), _ if owner.partition(".")[0] in DECIDING:
+                self.lose(node)
 
     # -- expressions ---------------------------------------------------------------------------------------------------
+
+    def unhandled(self, node: ast.expr, at: Frame) -> Any:
+        for part in ast.iter_child_nodes(node):  # for what they change
+            if isinstance(part, ast.expr):
+                self.value(part, at)
+        return self.unknown(node)
 
     def on_name(self, node: ast.Name, at: Frame) -> Any:
         found = at.find(node.id)
@@ -255,11 +519,14 @@ class Follower(Evaluator[Frame]):
         match owner:
             case Module():
                 return owner.frame.names.get(node.attr, self.unknown(node))
+            case Namespace() | Class() | Super() if node.attr == "__dict__":
+                return self.attributes_of(owner, node)
             case Namespace():
-                known = node.attr in owner.values or owner.method(node.attr) is None
-                return owner.values.get(node.attr, self.unknown(node)) if known else Bound(owner, node.attr)
+                fields = owner.fields()
+                known = node.attr in fields or owner.method(node.attr) is None
+                return fields.get(node.attr, self.unknown(node)) if known else Bound(owner, node.attr)
             case Class() if owner.method(node.attr) is None:
-                return self.class_frame(owner).names.get(node.attr, self.unknown(node))
+                return owner.fields().get(node.attr, self.unknown(node))
             case Loaded() if node.attr in owner:
                 return owner[node.attr]
             case FileRef():
@@ -275,29 +542,98 @@ class Follower(Evaluator[Frame]):
         return Bound(owner, node.attr)
 
     def on_lambda(self, node: ast.Lambda, at: Frame) -> Any:
-        return Function(node, at, self.current)
+        return self.function(node, at)
 
     def on_namedexpr(self, node: ast.NamedExpr, at: Frame) -> Any:
         value = self.value(node.value, at)
+        while at.inner and at.parent is not None:
+            at = at.parent
         self.bind(node.target, value, at)
         return value
 
     def partly(self, found: dict[Any, Any], node: ast.Dict) -> Any:
+        self.forget(found, node)
         return found
 
-    def on_listcomp(self, node: ast.ListComp | ast.GeneratorExp, at: Frame) -> Any:
-        """Return the list: its length from what it runs over, each item worth what the first one is."""
-        inner = Frame(at)
-        length = 1
-        for part in node.generators:
-            items = self.value(part.iter, inner)
-            if not isinstance(items, list) or part.ifs or length * len(items) > LONGEST:
-                return self.unknown(node)
-            length *= len(items)
-            self.bind(part.target, items[0] if items else None, inner)
-        return made([self.value(node.elt, inner)] * length) if length else []
+    def on_boolop(self, node: ast.BoolOp, at: Frame) -> Any:
+        stops_at = isinstance(node.op, ast.Or)
+        value: Any = None
+        for number, part in enumerate(node.values):
+            value = self.value(part, at)
+            if not is_settled(value):
+                rest = [*node.values[number + 1 :]]
+                self.alternatives([lambda rest=rest: [self.value(each, at) for each in rest], lambda: None])  # type: ignore[misc]
+                return self.attempt(node, known, value)
+            if bool(value) is stops_at:
+                break
+        return value
 
-    on_generatorexp = on_listcomp
+    def on_ifexp(self, node: ast.IfExp, at: Frame) -> Any:
+        test = self.value(node.test, at)
+        if is_settled(test):
+            return self.value(node.body if test else node.orelse, at)
+        ways = [partial(self.value, branch, at) for branch in (node.body, node.orelse)]
+        found = self.joined(self.alternatives(ways)[1])
+        return self.unknown(node) if type(found) is NotKnown else found
+
+    def on_compare(self, node: ast.Compare, at: Frame) -> Any:
+        if len(node.ops) == 1:
+            return super().on_compare(node, at)
+        parts = [node.left, *node.comparators]
+        found = [
+            super(Follower, self).on_compare(ast.Compare(one, [op], [other], lineno=node.lineno), at)
+            for one, op, other in zip(parts, node.ops, parts[1:], strict=False)
+        ]
+        return all(found) if all(isinstance(each, bool) for each in found) else self.unknown(node)
+
+    def on_subscript(self, node: ast.Subscript, at: Frame) -> Any:
+        owner, key = self.value(node.value, at), self.value(node.slice, at)
+        found = self.item(owner, key, node)
+        if isinstance(found, NotKnown) and not found.holds and isinstance(owner, list | dict | NotKnown):
+            found.holds = [owner]
+        return found
+
+    def on_listcomp(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp, at: Frame) -> Any:
+        """Return the list or dict, item by item; of a long one, objects are worth what the first one is."""
+        found: list[Any] = []
+        inner = Frame(at, inner=True)
+        elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+
+        def take() -> None:
+            found.append([self.value(each, inner) for each in elements])
+
+        if not self.comprehend(node.generators, take, inner):
+            for each in elements:  # for what they change
+                self.alternatives([partial(self.value, each, inner), lambda: None])
+            return self.unknown(node)
+        if isinstance(node, ast.DictComp):
+            keys = all(isinstance(key, str | int | float | None) for key, _ in found)
+            return self.attempt(node, lambda: made(dict(found))) if keys else self.unknown(node)
+        return self.attempt(node, lambda: made([one for (one,) in found]))
+
+    def comprehend(self, parts: list[ast.comprehension], take: Callable[[], None], inner: Frame) -> bool:
+        """Take every element of a comprehension; return whether that could be done."""
+        if not parts:
+            take()
+            return True
+        part, *rest = parts
+        items = self.value(part.iter, inner)
+        if not isinstance(items, list | dict) or not is_settled(items):
+            self.bind(part.target, NotKnown(part.iter, part.iter.lineno, holds=[items]), inner)
+            return False
+        for item in list(items):
+            self.bind(part.target, item, inner)
+            tests = [self.value(test, inner) for test in part.ifs]
+            if not all(is_settled(test) for test in tests):
+                return False
+            if all(tests) and not self.comprehend(rest, take, inner):
+                return False
+        return True
+
+    on_generatorexp = on_setcomp = on_dictcomp = on_listcomp
+
+    def on_await(self, node: ast.Await, at: Frame) -> Any:
+        return self.value(node.value, at)
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -319,7 +655,11 @@ class Follower(Evaluator[Frame]):
                 return self.method(func, args, kwargs, node)
             case Symbol():
                 return self.library_call(func, args, kwargs, node)
-        return self.unknown(node)
+            case Partial():
+                return self.apply(func.func, [*func.args, *args], func.kwargs | kwargs, node)
+            case Namespace() if func.method("__call__") is not None:
+                return self.object_method(func, "__call__", args, kwargs)
+        return self.foreign(func.maker if isinstance(func, NotKnown) else "", args, kwargs, node)
 
     def call_function(self, function: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Follow a function or lambda of the script and return what it returns."""
@@ -327,24 +667,37 @@ class Follower(Evaluator[Frame]):
         self.visited.add(id(node))
         self.calls += 1
         if self.depth >= DEEPEST_CALL or self.calls > MOST_CALLS:
-            return NotKnown(getattr(node, "name", "a function"), node.lineno)
+            return self.too_deep(function, args, kwargs)
         return self.run_body(function, args, kwargs, Frame(function.frame))
+
+    def too_deep(self, function: Function, args: list[Any], kwargs: dict[str, Any]) -> NotKnown:
+        """Return the result of a call that is not followed any more, which may have changed anything."""
+        self.forget([*args, *kwargs.values()], function.node)
+        if any(isinstance(part, ast.Global | ast.Nonlocal) for part in walk(function.node)):
+            self.lose(function.node)
+        return NotKnown(getattr(function.node, "name", "a function"), function.node.lineno)
 
     def run_body(self, function: Function, args: list[Any], kwargs: dict[str, Any], frame: Frame) -> Any:
         """Follow a function's body in `frame`, with the arguments bound to its parameters."""
         before, self.current = self.current, function.module
         self.depth += 1
+        of_object = function.cls is not None and bool(args) and isinstance(args[0], Namespace)
+        self.supers.append(Super(function.cls, args[0]) if of_object and function.cls is not None else None)
         try:
-            self.bind_arguments(function, args, kwargs, frame)
-            if isinstance(function.node, ast.Lambda):
-                return self.value(function.node.body, frame)
-            self.block(function.node.body, frame)
-        except _Return as returned:
-            return returned.value
+            with self.scope(Returned) as values:
+                self.bind_arguments(function, args, kwargs, frame)
+                if isinstance(function.node, ast.Lambda):
+                    values.append(self.value(function.node.body, frame))
+                else:
+                    self.block(function.node.body, frame)
+                    values.append(None)
         finally:
             self.depth -= 1
             self.current = before
-        return None
+            self.supers.pop()
+        if _is_generator(function.node):
+            return NotKnown(getattr(function.node, "name", ""), function.node.lineno, holds=[*args, *kwargs.values()])
+        return self.joined(values, getattr(function.node, "name", ""))
 
     def bind_arguments(self, function: Function, args: list[Any], kwargs: dict[str, Any], frame: Frame) -> None:
         spec = function.node.args
@@ -360,8 +713,11 @@ class Follower(Evaluator[Frame]):
                 rest.pop(arg.arg, None)
             elif arg.arg in rest:
                 frame.names[arg.arg] = rest.pop(arg.arg)
+            elif OPEN in rest:  # it may be among those that are not known
+                frame.names[arg.arg] = rest[OPEN]
             elif default is not None:
-                frame.names[arg.arg] = self.value(default, function.frame)
+                kept = function.defaults.get(arg.arg, MISSING)
+                frame.names[arg.arg] = self.value(default, function.frame) if kept is MISSING else kept
             elif arg.arg != "self":
                 frame.names[arg.arg] = NotKnown(f"the argument {arg.arg}", arg.lineno)
         if spec.vararg:
@@ -389,15 +745,12 @@ class Follower(Evaluator[Frame]):
         self.visited.add(id(node))
         self.calls += 1
         if self.depth >= DEEPEST_CALL or self.calls > MOST_CALLS or isinstance(node, ast.Lambda):
-            return NotKnown(name, node.lineno)
+            return self.too_deep(function, [owner, *args], kwargs)
         kinds = {_decorator(each) for each in node.decorator_list}
         cls = owner if isinstance(owner, Class) else owner.cls
         first = [] if "staticmethod" in kinds else [cls] if "classmethod" in kinds else [owner]
         frame = owner.frame if isinstance(owner, Namespace) else function.frame
-        found = self.run_body(function, [*first, *args], kwargs, Frame(frame))
-        if isinstance(owner, Namespace):
-            owner.values |= _fields(owner.frame)
-        return found
+        return self.run_body(function, [*first, *args], kwargs, Frame(frame))
 
     def method(self, bound: Bound, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         """Return the result of a method of plain data, of a parser, of a file or of an object of the script."""
@@ -408,28 +761,38 @@ class Follower(Evaluator[Frame]):
                 found = file_method(owner, name, args)
                 return self.unknown(node) if found is None else found
             case Parser() as owner, "set_defaults", _:
-                owner.values |= kwargs
+                self.update(owner.values, kwargs, node)
                 return None
-            case dict() as owner, "get", [str() | int() as key, *default]:
-                return owner.get(key, default[0] if default else None)
-            case dict() as owner, "update", _:
-                owner.update(made(args[0]) if args and isinstance(args[0], dict) else {}, **kwargs)
-                return None
-            case dict() as owner, "copy", _:
-                return made(dict(owner))
-            case dict() as owner, "items", _:
-                return made([made([k, v]) for k, v in owner.items()])
-            case list() as owner, "append", [item, *_] if len(owner) < LONGEST:
-                hold(1)
-                owner.append(item)
-                return None
-            case Parser() as owner, "parse_args", _:
-                return Namespace(owner.values)
-            case Parser() as owner, "parse_known_args", _:
-                return [Namespace(owner.values), []]
+            case Parser() as owner, "parse_args" | "parse_known_args" | "parse_intermixed_args", _:
+                given = args[0] if args else kwargs.get("args")
+                found = Namespace(dict(owner.values))
+                if given is not None and given != [] and given != "sys.argv[1:]":  # its own command line
+                    self.forget(found, node)
+                return found if bound.name != "parse_known_args" else [found, []]
             case Parser() as owner, _, _:  # add_argument_group
                 return owner
+            case dict() as owner, name, _:
+                return self.dict_method(owner, name, args, kwargs, node)
+            case list() as owner, name, _:
+                return self.list_method(owner, name, args, kwargs, node)
+            case NotKnown() as owner, _, _:
+                if not is_harmless_call(owner.maker):
+                    self.forget(owner, node)
+                return self.foreign(owner.maker, args, kwargs, node)
+            case Super() as owner, _, _:
+                return self.base_method(owner, bound.name, args, kwargs, node)
+            case Namespace() | Class(), _, _:
+                return self.foreign("", args, kwargs, node)
         return self.unknown(node)
+
+    def base_method(self, owner: Super, name: str, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
+        """Follow a method of a base in the script, called by `super()`; those of libraries are not known."""
+        for base in owner.cls.bases:
+            function = base.method(name) if isinstance(base, Class) else None
+            if function is not None and self.depth < DEEPEST_CALL and isinstance(owner.itself, Namespace):
+                self.visited.add(id(function.node))
+                return self.run_body(function, [owner.itself, *args], kwargs, Frame(owner.itself.frame))
+        return self.foreign("super", args, kwargs, node)
 
     def library_call(self, symbol: Symbol, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         """Return what a function or class of a library makes."""
@@ -443,33 +806,50 @@ class Follower(Evaluator[Frame]):
             return Parser()
         if name in ("SimpleNamespace", "Namespace") and not args:
             return Namespace(dict(kwargs))
-        if name in ("vars", "asdict") and args and isinstance(args[0], Namespace):
-            return made(dict(args[0].values))
+        if name == "asdict" and args and isinstance(args[0], Namespace):
+            return made(dict(args[0].fields()))
+        if symbol == "getattr" and len(args) > 1 and type(args[1]) is str:
+            return self.attribute(args[0], args[1], args[2:], node)
+        if symbol == "super":
+            return self.super_of(node) if not args else self.unknown(node)
+        found = self.builtin(symbol, args, kwargs, node)
+        if found is not MISSING:
+            return found
         inner = args[0] if args else kwargs.get("env", kwargs.get("venv"))
         if isinstance(inner, Env):
             return wrapped_by_library(inner, symbol, args, kwargs)
         if symbol == "range" and args:
             return self.attempt(node, _numbers, args)
-        if name == "deepcopy" and args:
-            return args[0]
-        return super().apply(symbol, args, kwargs, node)
+        found = super().apply(symbol, args, kwargs, node)
+        return self.foreign(symbol, args, kwargs, node) if isinstance(found, NotKnown) and not found.holds else found
+
+    def attribute(self, owner: Any, name: str, default: list[Any], node: ast.Call) -> Any:
+        """Return what `getattr` does; a default only where nothing says that there is no such attribute."""
+        if isinstance(owner, Symbol):
+            return Symbol(f"{owner}.{name}")
+        found = self.member(owner, ast.Attribute(node.args[0], name, ast.Load(), lineno=node.lineno))
+        fixed = isinstance(owner, Namespace) and owner.cls is None and name not in owner.values
+        return default[0] if default and fixed else found
 
     # -- classes -------------------------------------------------------------------------------------------------------
 
-    def class_frame(self, cls: Class) -> Frame:
-        frame = Frame(cls.frame)
-        self.block([s for s in cls.node.body if isinstance(s, ast.Assign | ast.AnnAssign)], frame)
-        return frame
+    def super_of(self, node: ast.Call) -> Any:
+        """Return `super()` in the method under way."""
+        found = self.supers[-1] if self.supers else None
+        return self.foreign("super", [], {}, node) if found is None else found
 
     def instance(self, cls: Class, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         """Return an instance of a class of the script: an environment, a wrapper, settings, or not known."""
-        frame = Frame(self.class_frame(cls), of_object=True)
+        frame = Frame(cls.frame, of_object=True)
         init = cls.method("__init__")
         itself = Namespace({}, cls, frame)
-        if init is not None and self.depth < DEEPEST_CALL:
+        if init is not None:
             self.visited.add(id(init.node))
-            self.run_body(init, [itself, *args], kwargs, frame)
-        observation, action = (_space(frame, name) for name in ("observation_space", "action_space"))
+            if self.depth < DEEPEST_CALL:
+                self.run_body(init, [itself, *args], kwargs, Frame(frame))
+            else:
+                self.too_deep(init, args, kwargs)
+        observation, action = (_space(itself, name) for name in ("observation_space", "action_space"))
         inner = args[0] if args and isinstance(args[0], Env) else kwargs.get("env")
         if isinstance(inner, Env):
             return _wrapped_by_script(inner, cls, observation, action)
@@ -478,12 +858,16 @@ class Follower(Evaluator[Frame]):
             found = Env(id=cls.reference, observation=observation, action=action, kwargs=_arguments(init, args, kwargs))
             several = any("VecEnv" in str(b) or "VectorEnv" in str(b) for b in self.ancestors(cls))
             return replace(found, n_envs=self.unknown(node)) if several else found
+        if any(cls.method(name) is not None for name in _OWN_WAYS):  # of having attributes
+            return self.foreign("", args, kwargs, node)
         if init is None:  # a dataclass or the like: fields by name or in their order
-            fields = (n.target for n in cls.node.body if isinstance(n, ast.AnnAssign))
-            names = [target.id for target in fields if isinstance(target, ast.Name)]
-            given = {**dict(zip(names, args, strict=False)), **{k: v for k, v in kwargs.items() if k != "**"}}
-            frame.names |= {f"self.{name}": value for name, value in given.items()}
-        itself.values |= _fields(frame)
+            given = dict(zip(cls.fields() if args else (), args, strict=False)) | kwargs
+            for name, value in given.items() if OPEN not in given else ():
+                self.set_field(itself, name, value)
+            if OPEN in given:
+                self.forget(itself, node)
+            if cls.method("__post_init__") is not None:
+                self.object_method(itself, "__post_init__", [], {})
         self.objects[id(cls.node)] = itself
         return itself
 
@@ -511,13 +895,6 @@ def loaded_settings(tree: ast.Module, path: str) -> tuple[dict[Any, Any], int]:
     return whole, follower.loaded[0][1] if follower.loaded else 0
 
 
-def _fields(frame: Frame | None) -> dict[str, Any]:
-    """Return the attributes in the frame of an object, those of its class below its own."""
-    inner = frame.parent.names if frame is not None and frame.parent is not None else {}
-    own = {} if frame is None else {k[5:]: v for k, v in frame.names.items() if k.startswith("self.")}
-    return {**inner, **own}
-
-
 def _is_choice(test: ast.expr) -> bool:
     """Return whether it is like `args.algo == "sac"`: a command line may say otherwise, and either way may train."""
     parts = [part for part in walk(test) if isinstance(part, ast.Attribute)]
@@ -532,11 +909,29 @@ def _numbers(bounds: list[int]) -> list[int]:
     return found
 
 
-def _space(frame: Frame, name: str) -> dict[str, Any] | None:
+def _space(itself: Namespace, name: str) -> dict[str, Any] | None:
     """Return the space that `self.name`, or the class's own `name`, is."""
-    own = frame.find(f"self.{name}")
-    space = own if isinstance(own, dict) else frame.find(name)
+    space = itself.fields().get(name)
     return space if is_space(space) else None
+
+
+def _is_generator(node: Any) -> bool:
+    """Return whether a function makes a generator."""
+    todo = [] if isinstance(node, ast.Lambda) else list(node.body)
+    while todo:
+        one = todo.pop()
+        if isinstance(one, ast.Yield | ast.YieldFrom):
+            return True
+        todo += [] if isinstance(one, _DEFINITIONS) else list(ast.iter_child_nodes(one))
+    return False
+
+
+def _is_of_imports(handler: ast.ExceptHandler, body: list[ast.stmt]) -> bool:
+    """Return whether a handler is not followed: of a package that is missing, or of Ctrl-C."""
+    parts = [] if handler.type is None else walk(handler.type)
+    named = {part.id for part in parts if isinstance(part, ast.Name)}
+    of_imports = bool(body) and all(isinstance(each, ast.Import | ast.ImportFrom) for each in body)
+    return of_imports or (bool(named) and named <= {"ImportError", "ModuleNotFoundError", "KeyboardInterrupt"})
 
 
 def _wrapped_by_script(env: Env, cls: Class, observation: Any, action: Any) -> Env:

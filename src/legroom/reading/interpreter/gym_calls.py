@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from legroom.reading.interpreter.values import Bound, Class, Function, NotKnown, Symbol, is_plain, plain
+from legroom.reading.interpreter.values import Bound, Class, Function, NotKnown, Partial, Symbol, is_plain, plain
 from legroom.reading.known_spaces import NEUTRAL_WRAPPERS, WRAPPERS
 
 
@@ -58,17 +58,18 @@ def one_env(caller: Caller, source: Any, env_kwargs: Any = None) -> Env | None:
         return Env(id=source, kwargs=options)
     if isinstance(source, Env):
         return source
-    if isinstance(source, Function | Class):
+    if isinstance(source, Function | Class | Partial):
         made = called(caller, source, [], options)
-        if isinstance(made, Function | Class):  # make_env(rank) that returns _init
+        if isinstance(made, Function | Class | Partial):  # make_env(rank) that returns _init
             made = called(caller, made, [], {})
         return made if isinstance(made, Env) else Env() if made is not None else None
     return Env() if isinstance(source, NotKnown | Bound) else None
 
 
-def called(caller: Caller, function: Function | Class, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def called(caller: Caller, function: Function | Class | Partial, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Return what a function or class of the script makes, where a library calls it."""
-    call = ast.Call(ast.Name("env"), [], [], lineno=function.node.lineno, col_offset=0)
+    line = getattr(getattr(function, "node", None), "lineno", 0)
+    call = ast.Call(ast.Name("env"), [], [], lineno=line, col_offset=0)
     return caller.apply(function, args, kwargs, call)
 
 

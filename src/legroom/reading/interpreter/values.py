@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from legroom.reading.reading_budget import hold, pay
@@ -29,10 +31,16 @@ class NotKnown:
     Args:
         source: the expression, or what to call it; it is written out only where somebody asks.
         reason: the part of it that could not be told; the whole where nothing else is said.
+        holds: objects of the script that it may be or reach: a change of it may change them.
+        maker: the function of a library that it comes from.
     """
 
-    def __init__(self, source: str | ast.AST = "", line: int | None = None, reason: str = "") -> None:
+    def __init__(
+        self, source: str | ast.AST = "", line: int | None = None, reason: str = "", *, holds: Sequence[Any] = (),
+        maker: str = "",
+    ) -> None:  # fmt: skip
         self._source, self.line, self._reason = source, line, reason
+        self.holds, self.maker = holds, maker
 
     @property
     def text(self) -> str:
@@ -43,17 +51,41 @@ class NotKnown:
         return self._reason or self.text
 
 
+class Rest(NotKnown):
+    """Items of a list that are not known, not even how many; it is then the only item of the list."""
+
+
+OPEN = "**"  # the key of a dict that stands for entries which are not known
+
+
+_numbers = count()
+
+
+class Names(dict[str, Any]):
+    """The names of a frame: one that is not there is an error where it is read."""
+
+    def __init__(self) -> None:
+        self.number = next(_numbers)  # later frames have higher ones
+
+
 class Frame:
     """Names of a function or module while it is followed, and where it looks further.
 
     Args:
         of_object: whether it holds the attributes of an object, as `self.name`.
+        inner: whether it is that of a comprehension, in which `:=` binds the names of the frame around it.
     """
 
-    def __init__(self, parent: Frame | None = None, *, of_object: bool = False) -> None:
-        self.names: dict[str, Any] = {}
+    def __init__(self, parent: Frame | None = None, *, of_object: bool = False, inner: bool = False) -> None:
+        self.names: dict[str, Any] = Names()
         self.parent = parent
         self.of_object = of_object
+        self.inner = inner
+        self.elsewhere: dict[str, Frame] = {}  # names that are `global` or `nonlocal`
+
+    def home(self, name: str) -> Frame:
+        """Return the frame whose name is bound where this one binds it."""
+        return self.elsewhere.get(name, self)
 
     def owner(self) -> Frame:
         """Return the frame of the object whose method is followed; this one where it is none's."""
@@ -65,6 +97,7 @@ class Frame:
     def find(self, name: str) -> Any:
         frame: Frame | None = self
         while frame is not None:
+            frame = frame.elsewhere.get(name, frame)
             if name in frame.names:
                 return frame.names[name]
             frame = frame.parent
@@ -81,21 +114,29 @@ class Module:
 
 @dataclass(frozen=True)
 class Function:
-    """A function or lambda of the script, with the frame it was defined in."""
+    """A function or lambda of the script, with the frame it was defined in.
+
+    Args:
+        defaults: of its parameters by name, as they were when it was defined.
+        cls: whose method it is.
+    """
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
     frame: Frame
     module: Module
+    defaults: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    cls: Class | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class Class:
-    """A class of the script, with the values of its bases."""
+    """A class of the script, with the values of its bases and the frame of its own names."""
 
     node: ast.ClassDef
     frame: Frame
     module: Module
     bases: tuple[Any, ...] = ()
+    inside: Frame = field(default_factory=Frame, compare=False)
 
     @property
     def reference(self) -> str:
@@ -106,9 +147,14 @@ class Class:
         """Return the method of that name, its own or that of a base in the script."""
         for node in self.node.body:
             if isinstance(node, ast.FunctionDef) and node.name == name:
-                return Function(node, self.frame, self.module)
+                return Function(node, self.frame, self.module, cls=self)
         inherited = (base.method(name) for base in self.bases if isinstance(base, Class) and base is not self)
         return next((found for found in inherited if found is not None), None)
+
+    def fields(self) -> dict[str, Any]:
+        """Return its attributes, those of its bases in the script below its own."""
+        inherited = [base.fields() for base in reversed(self.bases) if isinstance(base, Class) and base is not self]
+        return {name: value for names in (*inherited, self.inside.names) for name, value in names.items()}
 
 
 @dataclass(frozen=True)
@@ -119,6 +165,23 @@ class Bound:
     name: str
 
 
+@dataclass(frozen=True)
+class Partial:
+    """A call with some of its arguments: `functools.partial(DQN, buffer_size=1000)`."""
+
+    func: Any
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Super:
+    """An object as the bases of one of its classes see it: `super()`."""
+
+    cls: Class
+    itself: Any
+
+
 @dataclass
 class Parser:
     """An argparse parser: the defaults of its arguments."""
@@ -126,7 +189,7 @@ class Parser:
     values: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(eq=False)
 class Namespace:
     """An object with attributes: parsed arguments, an instance of a class of the script.
 
@@ -142,10 +205,25 @@ class Namespace:
         """Return the method of that name that its class has."""
         return None if self.cls is None else self.cls.method(name)
 
+    def fields(self) -> dict[str, Any]:
+        """Return its attributes, those of its class below its own."""
+        if self.frame is None or self.cls is None:
+            return self.values
+        own = {name[5:]: value for name, value in self.frame.names.items() if name.startswith("self.")}
+        return {**self.cls.fields(), **own}
+
 
 def is_settled(value: Any) -> bool:
     """Return whether a condition on `value` can be decided; its parts may still be unknown."""
-    return value is None or isinstance(value, bool | int | float | list | dict) or type(value) is str
+    if isinstance(value, list | dict):
+        return rest_of(value) is None
+    return value is None or isinstance(value, bool | int | float) or type(value) is str
+
+
+def rest_of(value: Any) -> NotKnown | None:
+    """Return what stands for the unknown part of a list or dict; None where it has none."""
+    rest = value.get(OPEN) if isinstance(value, dict) else value[0] if isinstance(value, list) and value else None
+    return rest if isinstance(rest, NotKnown) and (isinstance(value, dict) or isinstance(rest, Rest)) else None
 
 
 def is_plain(value: Any) -> bool:
@@ -167,8 +245,9 @@ def known(value: Any) -> Any:
     """
     if is_settled(value):
         return value
-    if isinstance(value, NotKnown):
-        raise Unfoldable(value.reason)
+    missing = value if isinstance(value, NotKnown) else rest_of(value)
+    if missing is not None:
+        raise Unfoldable(missing.reason)
     raise Unfoldable(value if isinstance(value, Symbol) else type(value).__name__)
 
 

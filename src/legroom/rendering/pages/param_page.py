@@ -27,8 +27,9 @@ def param_page(found: ParamSearch) -> str:
 def _body(found: ParamSearch) -> Iterator[str]:
     names = " and ".join(param.name for param in found.params)
     yield f"<h1>Memory by {escape(names)}</h1>"
+    said, _, about = verdict_part(found).text.partition(": ")
     short, kind = FITS[found.fits]
-    yield verdict(short, kind, verdict_part(found).text.partition(": ")[2] or found.why)
+    yield verdict(said if said.startswith("fits") else short, kind, about or found.why)
     if len(found.params) == 1:
         yield from _drawing(found)
     if found.frontier:

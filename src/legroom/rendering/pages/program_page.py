@@ -51,8 +51,10 @@ def program_fragment(prediction: ProgramPrediction) -> str:
 def _body(prediction: ProgramPrediction) -> Iterator[str]:
     seen, footprint = prediction.rehearsal, prediction.footprint
     yield f"<h1>{escape(footprint.name)}: {escape(progress_line(seen))}</h1>"
-    short, kind = FITS[prediction.fits]
     text = verdict_line(prediction)
+    short, kind = FITS[prediction.fits]
+    said = text.partition(": ")[0]
+    short = said if said.startswith("fits") else short  # "fits so far", "fits after retries"
     yield verdict(short, kind, text.partition(": ")[2] if text.startswith(short) else text)
     yield from (f"<p>try: {escape(way)}</p>" for way in prediction.ways)
     yield facts([

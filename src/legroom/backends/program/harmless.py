@@ -1,0 +1,225 @@
+"""Whether a piece of source may take or keep GPU memory, told by what it calls.
+
+In doubt it may. Harmless is what computes with numbers, and what is called by one of the names below: printing,
+logging, writing checkpoints, files, times. A function of the program's own is as harmless as its body.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_MODULES = _words("""
+    argparse atexit ax console csv datetime fig functools gc imageio inspect itertools json log logger logging math
+    matplotlib mlflow np numpy operator os pandas parser path pathlib pbar pd pickle plt pprint progress random re
+    rich run shutil signal sns socket string summary sys tb tensorboard time tqdm traceback wandb warnings writer
+    yaml
+""")
+_FUNCTIONS = _words("""
+    Counter Path abs all any bool defaultdict dict divmod enumerate exit filter float format getattr hasattr id
+    input int isinstance issubclass len list max min open perf_counter print quit range repr reversed round set
+    setattr sleep slice sorted str sum super timedelta tqdm trange tuple type vars zip
+""")
+_METHODS = _words("""
+    add_figure add_graph add_histogram add_hparams add_image add_scalar add_scalars add_text add_video capitalize
+    clear close copy count cpu critical debug detach dump dumps elapsed_time empty_cache encode end endswith error
+    eval exception exists export finish flush format format_map get get_last_lr get_lr index info is_available
+    isfinite isinf isnan item items join keys ljust log log_dict log_metric log_metrics lower lstrip manual_seed
+    max_memory_allocated memory_allocated memory_reserved mkdir mkdtemp named_parameters no_grad numel numpy
+    parameters pop print read record remove replace reset_peak_memory_stats rjust rstrip save save_checkpoint
+    save_model save_pretrained savefig seed set_description set_epoch set_postfix set_postfix_str size sort split
+    start startswith state_dict strftime strip synchronize time title tolist train unlink update_bar upper values
+    warn warning watch write write_text writelines zero_grad zfill
+""")
+_NUMBERS = _words("""
+    abs bool ceil count elapsed_time exp float floor get_last_lr get_lr int item len log log10 max
+    max_memory_allocated mean median memory_allocated memory_reserved min numel percentile perf_counter pow prod
+    round size sqrt std sum time timestamp total_seconds var
+""")
+CONFIG = _words("""
+    args cfg conf config flags hp hparams opt options opts settings
+""")
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+DEEP = 12  # calls of the program's own functions that are followed
+
+
+def name_of(node: ast.expr) -> str:
+    """Return the last name of what is called or assigned: `step` of `a.b.step`; empty where it has none."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def root_of(node: ast.expr) -> str:
+    """Return the first name of a chain: `a` of `a.b[0].step()`."""
+    while not isinstance(node, ast.Name):
+        if isinstance(node, ast.Attribute | ast.Subscript | ast.Starred):
+            node = node.value
+        elif isinstance(node, ast.Call):
+            node = node.func
+        else:
+            return ""
+    return node.id
+
+
+class Judge:
+    """Says what may allocate, with the functions and the numbers that the program's files define.
+
+    Args:
+        trees: of all of the program's files.
+    """
+
+    def __init__(self, trees: Sequence[ast.AST]) -> None:
+        self.functions: dict[str, list[Function]] = {}
+        values: dict[str, list[ast.expr | None]] = {}
+        for node in (node for tree in trees for node in ast.walk(tree)):
+            if isinstance(node, Function):
+                self.functions.setdefault(node.name, []).append(node)
+                arguments = node.args
+                for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+                    values.setdefault(parameter.arg, []).append(None)
+            else:
+                for name, value in _assignments(node):
+                    values.setdefault(name, []).append(value)
+        self._values: Mapping[str, list[ast.expr | None]] = values
+        self._numeric: dict[str, bool] = {}
+
+    def is_number(self, node: ast.expr | None) -> bool:
+        """Return whether an expression is a number or text of Python's own, whatever its value."""
+        if isinstance(node, ast.Constant | ast.JoinedStr | ast.Compare):
+            return True
+        if isinstance(node, ast.BinOp):
+            return self.is_number(node.left) and self.is_number(node.right)
+        if isinstance(node, ast.UnaryOp):
+            return self.is_number(node.operand)
+        if isinstance(node, ast.IfExp):
+            return self.is_number(node.body) and self.is_number(node.orelse)
+        if isinstance(node, ast.List | ast.Tuple | ast.Set):
+            return all(map(self.is_number, node.elts))
+        if isinstance(node, ast.Dict):
+            return all(map(self.is_number, node.values))
+        if isinstance(node, ast.Subscript):
+            option = isinstance(node.slice, ast.Constant) and node.slice.value in ("lr", "momentum", "weight_decay")
+            return option or name_of(node.value) == "shape" or self.is_number(node.value)
+        if isinstance(node, ast.Call):
+            return self._is_numeric_call(node)
+        if isinstance(node, ast.Name | ast.Attribute):
+            return root_of(node) in CONFIG or self._is_numeric_name(name_of(node))
+        return False
+
+    def is_table(self, node: ast.expr) -> bool:
+        """Return whether an expression is a list or dictionary of numbers that stands in the source or the settings."""
+        if isinstance(node, ast.List | ast.Tuple | ast.Dict):
+            return self.is_number(node)
+        if not isinstance(node, ast.Name | ast.Attribute):
+            return False
+        values = self._values.get(name_of(node), [])
+        literal = bool(values) and all(isinstance(each, ast.List | ast.Tuple | ast.Dict) for each in values)
+        return root_of(node) in CONFIG or (literal and self._is_numeric_name(name_of(node)))
+
+    def _is_numeric_call(self, call: ast.Call) -> bool:
+        name, root = name_of(call.func), root_of(call.func)
+        if name in ("item", "len", "numel", "tolist") or root in ("time", "math", "np", "numpy", "random"):
+            return True
+        if name not in _NUMBERS:
+            return False
+        own = isinstance(call.func, ast.Name) or self.is_number(call.func.value)  # type: ignore[attr-defined]
+        return own and all(map(self.is_number, call.args))
+
+    def _is_numeric_name(self, name: str) -> bool:
+        found = self._numeric.get(name)
+        if found is None:
+            self._numeric[name] = True  # while it is looked at: `n = n + 1` says nothing
+            values = self._values.get(name, [])
+            found = self._numeric[name] = bool(values) and all(map(self.is_number, values))
+        return found
+
+    def may_allocate(self, node: ast.AST, depth: int = 0) -> bool:
+        """Return whether executing it may take GPU memory or keep it."""
+        shown = {
+            id(each) for call in own_nodes(node) if isinstance(call, ast.Call) and self.is_harmless(call, depth)
+            for each in ast.walk(call) if isinstance(each, ast.BinOp) and not isinstance(each.op, ast.MatMult)
+        }  # fmt: skip
+        return any(id(each) not in shown and self._takes(each, depth) for each in own_nodes(node))
+
+    def _takes(self, node: ast.AST, depth: int) -> bool:
+        if isinstance(node, ast.Call):
+            return not self.is_harmless(node, depth)
+        if isinstance(node, ast.BinOp):
+            return not (self.is_number(node.left) and self.is_number(node.right))
+        if isinstance(node, ast.AugAssign):
+            return not (self.is_number(node.target) and self.is_number(node.value))
+        if isinstance(node, ast.Assign):
+            return any(name_of(target) == "requires_grad" for target in node.targets)
+        return isinstance(node, ast.Import | ast.ImportFrom | ast.Await)
+
+    def is_harmless(self, call: ast.Call, depth: int = 0) -> bool:
+        """Return whether a call takes no GPU memory, its arguments not looked at."""
+        name, root = name_of(call.func), root_of(call.func)
+        if name in self.functions and root not in _MODULES:
+            return depth < DEEP and not any(
+                self.may_allocate(each, depth + 1) for function in self.functions[name] for each in function.body
+            )
+        if name in ("append", "add", "extend", "insert", "put", "update", "setdefault"):
+            return all(map(self.is_number, call.args)) or root in _MODULES
+        if name == "step":
+            return "sched" in root.lower() or "sched" in ast.unparse(call.func).lower()
+        if isinstance(call.func, ast.Name):
+            return name in _FUNCTIONS
+        return (
+            name in _METHODS
+            or root in _MODULES
+            or (isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Constant | ast.JoinedStr))
+        )
+
+
+def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node and what is in it, but for functions and classes that it only defines."""
+    todo = [node]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, Function | ast.ClassDef | ast.Lambda | ast.Raise | ast.Assert):
+            continue
+        yield each
+        todo.extend(ast.iter_child_nodes(each))
+
+
+def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:
+    """Yield names that a node assigns, each with its value; None where that is not known."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield from _unpacked(target, node.value)
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign | ast.NamedExpr):
+        if node.value is not None:
+            yield from _unpacked(node.target, node.value)
+    elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+        counted = isinstance(node.iter, ast.Call) and name_of(node.iter.func) in ("range", "trange", "count")
+        listed = isinstance(node.iter, ast.Call) and name_of(node.iter.func) == "enumerate"
+        if listed and isinstance(node.target, ast.Tuple):
+            yield name_of(node.target.elts[0]), ast.Constant(0)
+            yield from ((each, None) for each in _stored(node.target.elts[1]))
+        else:
+            yield from ((each, ast.Constant(0) if counted else None) for each in _stored(node.target))
+    elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+        yield from ((each, None) for each in _stored(node.optional_vars))
+
+
+def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr | None]]:
+    if isinstance(target, ast.Tuple | ast.List):
+        pairs = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
+        for at, each in enumerate(target.elts):
+            if pairs:
+                yield from _unpacked(each, value.elts[at])  # type: ignore[attr-defined]
+            else:
+                yield from ((name, None) for name in _stored(each))
+    elif name := name_of(target):
+        yield name, value
+
+
+def _stored(target: ast.expr) -> list[str]:
+    return [name_of(each) for each in ast.walk(target) if isinstance(each, ast.Name | ast.Attribute)]

@@ -1,0 +1,176 @@
+"""Whether a program that ran out of GPU memory tried the same again with less, and went on training.
+
+An out-of-memory error of the simulated GPU is the verdict, whatever the program does with it. The one exception is a
+retry, and it is told by the source as well as by what happened then. The source: the `try` that caught the error is run
+again with something smaller, in one of three ways:
+
+- in a loop that ends when it succeeds: `while True: try: return train(n) ...`, `for n in (64, 32): try: ...; break`;
+- in a loop, and the handler assigns what the `try` uses: `except OutOfMemoryError: n //= 2`;
+- the handler, or what it leads to, calls what the `try` called: `except OutOfMemoryError: failed = True`, and then
+  `if failed: train(n // 2)`.
+
+A handler that prints, or leaves out a batch, is none of these. What happened: the line that failed, or another one of
+that `try`, was served afterwards, and at least two optimizer steps of the same thread followed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from legroom.backends.program.journals import Frame, Site
+
+STEPS_AFTER = 2
+_CATCH_IT = {"Exception", "BaseException", "RuntimeError", "OutOfMemoryError", "AcceleratorError"}
+_NOT_THE_WORK = {"print", "empty_cache", "collect", "zero_grad", "len", "int", "max", "min", "float", "str"}
+Span = tuple[str, int, int]  # file, first and last line
+
+
+@dataclass
+class FailedRequest:
+    """A request that did not fit, and what the program did after it.
+
+    Args:
+        message: of the guest.
+        retried_in: the `try` that runs again with less; None where the source shows none.
+        steps: optimizer steps of its thread since then.
+        served: where the first request of the retry was served, and after how many of these steps.
+    """
+
+    message: dict[str, Any]
+    retried_in: Span | None = field(init=False)
+    steps: int = 0
+    served: tuple[Frame, int] | None = None
+
+    def __post_init__(self) -> None:
+        chain = [(str(file), int(line)) for file, line in self.message.get("chain") or ()]
+        self.retried_in = find_retry(chain)
+
+    @property
+    def retried_at(self) -> tuple[str, int] | None:
+        """The line with which the program went on training; None where it did not."""
+        if self.served is None or self.steps < self.served[1] + STEPS_AFTER:
+            return None
+        return self.served[0][:2]
+
+    def see_request(self, site: Site) -> None:
+        """Take in a request that was served."""
+        if self.served is not None or self.retried_in is None:
+            return
+        file, first, last = self.retried_in
+        failed = (self.message.get("file"), self.message.get("line"))
+        for frame in site.frames:
+            if frame[:2] == failed or (frame[0] == file and first <= frame[1] <= last):
+                self.served = site.frames[0], self.steps
+                return
+
+    def see_step(self, thread: object) -> None:
+        """Take in an optimizer step."""
+        self.steps += thread == self.message.get("thread")
+
+
+def find_retry(chain: Sequence[tuple[str, int]]) -> Span | None:
+    """Return the `try` that catches an error of a chain of calls, innermost first, if it is run again with less."""
+    for file, line in chain:
+        for block, parents in _around(file, line):
+            if isinstance(block, ast.With | ast.AsyncWith) and _suppresses(block):
+                return None
+            if not isinstance(block, ast.Try) or not _is_in(block.body, line):
+                continue
+            handler = next((each for each in block.handlers if _catches(each)), None)
+            if handler is None or isinstance(handler.body[-1], ast.Raise):
+                continue
+            is_retry = _runs_again(block, handler, parents)
+            return (file, block.lineno, block.end_lineno or line) if is_retry else None
+    return None
+
+
+def _tree(file: str) -> ast.AST | None:
+    try:
+        return _parsed(file, Path(file).stat().st_mtime_ns)
+    except OSError:
+        return None
+
+
+@lru_cache(maxsize=64)
+def _parsed(file: str, changed: int) -> ast.AST | None:
+    try:
+        return ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _around(file: str, line: int) -> Iterator[tuple[ast.AST, list[ast.AST]]]:
+    """Yield the statements of a line's function that are around it, the innermost first, each with those around it."""
+    node, path = _tree(file), list[ast.AST]()
+    while node is not None:
+        path = [] if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) else path
+        path.append(node)
+        inner = (each for each in ast.walk(node) if each is not node and isinstance(each, ast.stmt | ast.ExceptHandler))
+        node = next((each for each in inner if each.lineno <= line <= (each.end_lineno or each.lineno)), None)
+    for at in range(len(path) - 1, -1, -1):
+        yield path[at], path[:at]
+
+
+def _is_in(body: Sequence[ast.stmt], line: int) -> bool:
+    return bool(body) and body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno)
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {
+        each.attr if isinstance(each, ast.Attribute) else each.id
+        for each in ast.walk(node)
+        if isinstance(each, ast.Attribute | ast.Name) and isinstance(each.ctx, ast.Load)
+    }
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    return handler.type is None or bool(_names(handler.type) & _CATCH_IT)
+
+
+def _suppresses(block: ast.With | ast.AsyncWith) -> bool:
+    calls = [item.context_expr for item in block.items if isinstance(item.context_expr, ast.Call)]
+    return any("suppress" in _names(call.func) for call in calls)
+
+
+def _runs_again(block: ast.Try, handler: ast.ExceptHandler, parents: Sequence[ast.AST]) -> bool:
+    work = ast.Module([*block.body, *block.orelse], [])
+    uses = _names(work)
+    loop = next((each for each in reversed(parents) if isinstance(each, ast.While | ast.For | ast.AsyncFor)), None)
+    if loop is not None:
+        ends = any(isinstance(each, ast.Break | ast.Return) for each in (block.body[-1], *block.orelse[-1:]))
+        varied = True if isinstance(loop, ast.While) else bool(_assigned(loop) & uses)
+        if (ends and varied) or _assigned(handler) & uses:
+            return True
+    function = {each.name for each in parents if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
+    called = _called(handler)
+    for each in _after(block, parents[-1]):
+        if isinstance(each, ast.Return) or (isinstance(each, ast.If) and _names(each.test) & _assigned(handler)):
+            called |= _called(each)
+    return bool(called & (_called(work) | function))
+
+
+def _after(block: ast.stmt, parent: ast.AST) -> list[ast.stmt]:
+    """Return the statements that follow in the same block."""
+    for _, body in ast.iter_fields(parent):
+        if isinstance(body, list) and block in body:
+            return body[body.index(block) + 1 :]
+    return []
+
+
+def _assigned(node: ast.AST) -> set[str]:
+    """Return the names that are assigned in a handler, or by a loop."""
+    targets = [each for each in ast.walk(node) if isinstance(getattr(each, "ctx", None), ast.Store)]
+    return {target.attr if isinstance(target, ast.Attribute) else target.id for target in targets
+            if isinstance(target, ast.Attribute | ast.Name)}  # fmt: skip
+
+
+def _called(node: ast.AST) -> set[str]:
+    calls = [each.func for each in ast.walk(node) if isinstance(each, ast.Call)]
+    found = {func.attr if isinstance(func, ast.Attribute) else func.id for func in calls
+             if isinstance(func, ast.Attribute | ast.Name)}  # fmt: skip
+    return found - _NOT_THE_WORK

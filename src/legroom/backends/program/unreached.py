@@ -1,0 +1,303 @@
+"""What a program that was stopped has not reached: places behind the running loop, and branches not taken yet.
+
+A rehearsal stops once the steps repeat. Later on, the program may evaluate, unfreeze, build a second model, or take
+larger batches by a schedule. The source tells: of the functions under way when the optimizer steps, all that follows
+the running statement, and all of the loops around it, are still to come. Of code that was executed, branches count
+whose condition may change while the program runs; conditions on arguments alone do not. A place matters if it may take
+GPU memory (`harmless.py`), or changes a whole number that others take as a size.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from legroom.backends.program.harmless import CONFIG, Function, Judge, name_of, own_nodes, root_of
+from legroom.model.rehearsal import NotReached
+
+Stack = Sequence[tuple[str, int, int]]  # file, line, first line of the function
+Loop = ast.For | ast.AsyncFor | ast.While
+MOST_PLACES = 20
+_CONSTANT_CALLS = (
+    "bool", "callable", "endswith", "exists", "getattr", "hasattr", "int", "is_available", "isdir", "isfile",
+    "isinstance", "issubclass", "lower", "startswith", "str", "upper",
+)  # fmt: skip
+_WHOLE = ("min", "max", "int", "round", "abs")
+
+
+def places_not_reached(stacks: Sequence[Stack], lines: Mapping[str, Set[int]]) -> list[NotReached]:
+    """Return the places that may still take GPU memory.
+
+    Args:
+        stacks: calls under way at the last optimizer step of each thread, the innermost first.
+        lines: that were executed while it trained, by file; also of files of which none was.
+    """
+    trees = {file: tree for file in {*lines, *(at[0] for stack in stacks for at in stack)} if (tree := _parsed(file))}
+    search = _Search(trees, lines)
+    for stack in stacks:
+        for file, line, first in stack:
+            if file in trees:
+                search.add_under_way(file, line, first)
+    return search.found()
+
+
+def _parsed(file: str) -> ast.Module | None:
+    try:
+        return ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+
+
+@dataclass
+class _Search:
+    trees: Mapping[str, ast.Module]
+    lines: Mapping[str, Set[int]]
+    coming: list[tuple[str, list[ast.stmt]]] = field(default_factory=list)  # blocks that run, or will
+    counters: set[str] = field(default_factory=set)  # whole numbers that loops count
+    rare: set[str] = field(default_factory=set)  # those of outer loops, which change rarely
+    places: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def add_under_way(self, file: str, line: int, first: int) -> None:
+        """Take in one function under way: the loops around its line, and what follows."""
+        function = _function_at(self.trees[file], first, line)
+        body: list[ast.stmt] = function.body if function is not None else self.trees[file].body
+        loops: list[Loop] = []
+        while body:
+            at = next((at for at, each in enumerate(body) if _first(each) <= line <= _last(each)), None)
+            if at is None:
+                return
+            current = body[at]
+            self.coming.append((file, body[at + 1 :]))
+            if isinstance(current, Loop):
+                self.coming += [(file, current.body), (file, current.orelse)]
+                loops.append(current)
+            elif isinstance(current, ast.Try):
+                self.coming += [(file, current.orelse), (file, current.finalbody)]
+            inner = [block for block in _blocks(current) if block and _first(block[0]) <= line <= _last(block[-1])]
+            body = inner[0] if inner else []
+        for loop in loops:
+            if isinstance(loop, ast.For | ast.AsyncFor) and _counts(loop):
+                names = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+                self.counters |= names
+                self.rare |= names if loop is not loops[-1] else set()
+
+    def found(self) -> list[NotReached]:
+        """Return the places, in the order of the files."""
+        self.judge = Judge(list(self.trees.values()))
+        live = [
+            (file, each) for file, tree in self.trees.items() for each in ast.walk(tree)
+            if isinstance(each, Function) and self._is_live(file, each)
+        ]  # fmt: skip
+        running = [*self.coming, *((file, each.body) for file, each in live)]
+        self.changing = self.counters | {name for _, body in running for each in body for name in _assigned(each)}
+        for _, function in live:
+            self.changing |= {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
+        self.stepped: dict[str, tuple[str, ast.AST]] = {name: ("", ast.Pass()) for name in self.rare}
+        for file, body in running:
+            self._look(file, body)
+        self._look_at_sizes(running)
+        ordered = sorted(self.places.items())
+        return [NotReached(file, line, text) for (file, line), text in ordered][:MOST_PLACES]
+
+    def _is_live(self, file: str, function: Function) -> bool:
+        lines = {line for each in function.body for line in range(_first(each), _last(each) + 1)}
+        return not lines.isdisjoint(self.lines.get(file, ()))
+
+    def _is_reached(self, file: str, statement: ast.stmt) -> bool:
+        blocks = [block for block in _blocks(statement) if block]
+        last = min((_first(block[0]) - 1 for block in blocks), default=_last(statement))
+        reached = self.lines.get(file, frozenset())
+        return any(line in reached for line in range(_first(statement), max(last, statement.lineno) + 1))
+
+    def _look(self, file: str, body: Sequence[ast.stmt]) -> None:
+        """Find what was not executed in a block that was, or will be."""
+        for each in body:
+            if not self._is_reached(file, each):
+                self._add(file, each)
+                continue
+            if isinstance(each, ast.If):
+                self._look_at_branches(file, each)
+                left = each.body and isinstance(each.body[-1], ast.Continue | ast.Return | ast.Break)
+                if left and self._is_reached(file, each.body[0]) and not self._may_change(each.test):
+                    return  # with these arguments it always ends here
+            elif isinstance(each, ast.Try):
+                for block in (each.body, each.orelse, each.finalbody):  # handlers are for what goes wrong
+                    self._look(file, block)
+            elif not isinstance(each, Function | ast.ClassDef):
+                for block in _blocks(each):
+                    self._look(file, block)
+
+    def _look_at_branches(self, file: str, statement: ast.If) -> None:
+        for block in (statement.body, statement.orelse):
+            if block and any(self._is_reached(file, each) for each in block):
+                self._look(file, block)
+            elif block and self._may_change(statement.test):
+                for each in block:
+                    self._add(file, each)
+
+    def _add(self, file: str, statement: ast.stmt) -> None:
+        """Take in a statement that was not executed."""
+        if isinstance(statement, ast.If) and not self._may_change(statement.test):
+            return
+        for name in _assigned(statement):
+            self.stepped.setdefault(name, (file, statement))
+        for each in _simple(statement):
+            if self.judge.may_allocate(each):
+                self.places.setdefault((file, each.lineno), _text(each))
+                return
+
+    def _may_change(self, test: ast.expr) -> bool:
+        """Return whether a condition may come out otherwise later in the same run."""
+        if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is | ast.IsNot):
+            return False
+        for each in ast.walk(test):
+            if isinstance(each, ast.Call) and name_of(each.func) not in _CONSTANT_CALLS:
+                return True
+        named = [each for each in ast.walk(test) if isinstance(each, ast.Name | ast.Attribute)]
+        return any(name_of(each) in self.changing and root_of(each) not in CONFIG for each in named)
+
+    def _look_at_sizes(self, running: Sequence[tuple[str, list[ast.stmt]]]) -> None:
+        """Find whole numbers that change in steps, and are given to what takes memory."""
+        nodes = [(file, node) for file, body in running for each in body for node in own_nodes(each)]
+        self.counters |= {name_of(each.target) for _, each in nodes if isinstance(each, ast.AugAssign)}
+        for _, each in nodes:
+            if isinstance(each, ast.For | ast.AsyncFor) and _counts(each):
+                self.counters |= {name.id for name in ast.walk(each.target) if isinstance(name, ast.Name)}
+        grew = -1
+        while grew != len(self.stepped):
+            grew = len(self.stepped)
+            for file, node in nodes:
+                if isinstance(node, ast.Assign) and self._is_stepped(node.value):
+                    for name in _assigned(node):
+                        self.stepped.setdefault(name, (file, node))
+                elif isinstance(node, ast.Call) and name_of(node.func) in self.judge.functions:
+                    self._pass_on(file, node)
+        for file, node in nodes:
+            sized = [*_sizes_of(node)] if not isinstance(node, ast.Call) else self._arguments(node)
+            if any(self._is_stepped(size) for size in sized):
+                self.places.setdefault((file, node.lineno), _text(node))  # type: ignore[attr-defined]
+
+    def _arguments(self, call: ast.Call) -> list[ast.expr]:
+        if name_of(call.func) in self.judge.functions or self.judge.is_harmless(call):
+            return []
+        given = [*call.args, *(each.value for each in call.keywords)]
+        own = [each for each in given if isinstance(each, ast.Call) and name_of(each.func) in self.judge.functions]
+        others = [each for each in given if not isinstance(each, ast.Call | ast.Subscript)]
+        return [*own, *others, *(each for each in given if self.judge.is_number(each))]
+
+    def _pass_on(self, file: str, call: ast.Call) -> None:
+        """Follow numbers into functions of the program's own."""
+        for function in self.judge.functions[name_of(call.func)]:
+            names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+            names = names[1:] if names[:1] == ["self"] else names
+            for name, value in (*zip(names, call.args, strict=False), *((k.arg, k.value) for k in call.keywords)):
+                if name and self._is_stepped(value):
+                    self.stepped.setdefault(name, (file, call))
+
+    def _is_stepped(self, node: ast.expr) -> bool:
+        """Return whether an expression is a whole number that may change after many steps that were alike."""
+        if _is_real(node):
+            return False
+        if isinstance(node, ast.Name | ast.Attribute):
+            return name_of(node) in self.stepped
+        if isinstance(node, ast.IfExp):
+            differ = all(self.judge.is_number(each) and not _is_text(each) for each in (node.body, node.orelse))
+            return (differ and self._may_change(node.test)) or any(map(self._is_stepped, (node.body, node.orelse)))
+        if isinstance(node, ast.BinOp):
+            divided = isinstance(node.op, ast.FloorDiv) and self._is_counted(node)
+            return divided or self._is_stepped(node.left) or self._is_stepped(node.right)
+        if isinstance(node, ast.Subscript):
+            return self.judge.is_table(node.value) and not isinstance(node.slice, ast.Slice) and self._is_counted(node)
+        if isinstance(node, ast.Call):
+            return self._gives_stepped(node)
+        return isinstance(node, ast.Tuple | ast.List) and any(map(self._is_stepped, node.elts))
+
+    def _gives_stepped(self, call: ast.Call) -> bool:
+        name = name_of(call.func)
+        if name in _WHOLE:
+            return any(map(self._is_stepped, call.args)) or (name in ("min", "max") and self._is_counted(call))
+        results = [
+            each.value for function in self.judge.functions.get(name, ()) for each in ast.walk(function)
+            if isinstance(each, ast.Return) and each.value is not None
+        ]  # fmt: skip
+        whole = bool(results) and all(self.judge.is_number(each) and not _is_real(each) for each in results)
+        return whole and any(self._is_counted(each) or self._is_stepped(each) for each in call.args)
+
+    def _is_counted(self, node: ast.AST) -> bool:
+        counters = self.counters | self.stepped.keys()
+        return any(isinstance(each, ast.Name | ast.Attribute) and name_of(each) in counters for each in ast.walk(node))
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and not isinstance(node.value, int))
+
+
+def _sizes_of(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield what a node takes as sizes: bounds of slices."""
+    if isinstance(node, ast.Slice):
+        yield from (each for each in (node.lower, node.upper) if each is not None)
+
+
+def _is_real(node: ast.expr) -> bool:
+    """Return whether a number is no whole one, and so no size."""
+    return any(
+        (isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div))
+        or (isinstance(each, ast.Constant) and isinstance(each.value, float | str))
+        for each in ast.walk(node)
+    ) and not any(isinstance(each, ast.Call) and name_of(each.func) in ("int", "round") for each in ast.walk(node))
+
+
+def _counts(loop: ast.For | ast.AsyncFor) -> bool:
+    called = name_of(loop.iter.func) if isinstance(loop.iter, ast.Call) else ""
+    return called in ("range", "trange", "count", "enumerate", "tqdm") or isinstance(loop.iter, ast.Tuple | ast.List)
+
+
+def _simple(statement: ast.stmt) -> Iterator[ast.stmt]:
+    """Yield the simple statements of one, of compound ones the expressions in their first line before their blocks."""
+    blocks = [block for block in _blocks(statement) if block]
+    if not blocks or isinstance(statement, Function | ast.ClassDef):
+        yield statement
+        return
+    for name in ("test", "iter", "items", "subject"):
+        value = getattr(statement, name, None)
+        for each in value if isinstance(value, list) else [value]:
+            if isinstance(each, ast.withitem):
+                each = each.context_expr
+            if isinstance(each, ast.expr):
+                yield ast.copy_location(ast.Expr(each), each)
+    for block in blocks:
+        for each in block:
+            yield from _simple(each)
+
+
+def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
+    found = [getattr(statement, name, None) or [] for name in ("body", "orelse", "finalbody")]
+    found += [handler.body for handler in getattr(statement, "handlers", ())]
+    return found + [case.body for case in getattr(statement, "cases", ())]
+
+
+def _function_at(tree: ast.Module, first: int, line: int) -> Function | None:
+    """Return the function that begins in a line, its decorators included; None: the module itself."""
+    functions = [each for each in ast.walk(tree) if isinstance(each, Function) and _first(each) == first]
+    return next((each for each in functions if _first(each) <= line <= _last(each)), None)
+
+
+def _first(statement: ast.stmt) -> int:
+    decorators = [each.lineno for each in getattr(statement, "decorator_list", ())]
+    return min([statement.lineno, *decorators])
+
+
+def _last(statement: ast.stmt) -> int:
+    return statement.end_lineno or statement.lineno
+
+
+def _assigned(node: ast.AST) -> set[str]:
+    """Return the names and attributes that a statement assigns."""
+    stored = [each for each in own_nodes(node) if isinstance(each, ast.Name | ast.Attribute)]
+    return {name_of(each) for each in stored if isinstance(each.ctx, ast.Store)}
+
+
+def _text(node: ast.AST) -> str:
+    return ast.unparse(node).splitlines()[0][:80]

@@ -1,0 +1,136 @@
+"""What a look at an environment depended on: files, folders and environment variables, and whether they are the same.
+
+The child that builds the environment listens (`listen`): an audit hook hears what Python opens and lists, and
+`os.stat` and `os.environ` note what is asked of them, also where there is nothing. The parent keeps the state of each
+beside the answer, and a kept answer counts while all of them are as they were.
+
+Not seen: files that a C library opens by itself, `getenv` in C, the clock, random numbers, and what was read before the
+environment was imported. A look that starts a process or opens a socket is not kept.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import sysconfig
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from os.path import normpath
+from pathlib import Path
+from typing import Any
+
+ALL = "*"  # stands for every variable
+MOST = 5_000  # files and folders; what has more is not kept
+READ_WHOLE = 1 << 20  # bytes of a file up to which its content counts
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_PASSING = ("/proc", "/sys", "/dev")
+_ELSEWHERE = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "socket.connect", "socket.bind")
+# Variables that differ from shell to shell and that no environment reads.
+_OF_SHELLS = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "WINDOWID", "PYTEST_CURRENT_TEST"})
+
+
+class Heard:
+    """What was asked of the system since `listen`."""
+
+    def __init__(self) -> None:
+        self.paths: set[str] = set()
+        self.folders: set[str] = set()
+        self.variables: set[str] = set()
+        self.written: set[str] = set()
+        self.elsewhere = False
+
+    def hear(self, event: str, args: Any) -> None:
+        if event == "open" and isinstance(args[0], str | bytes):
+            mode, flags = str(args[1] or ""), int(args[2] or 0)
+            writes = set(mode) & set("wax+") or (flags & _WRITING and not mode)
+            (self.written if writes else self.paths).add(_absolute(args[0]))
+        elif event in ("os.listdir", "os.scandir") and not isinstance(args[0], int):
+            self.folders.add(_absolute(args[0] or "."))
+        elif event in _ELSEWHERE:
+            self.elsewhere = True
+
+    def told(self, but: str) -> dict[str, Any] | None:
+        """Return what it was, without what lies in the folder `but`; None where it cannot be told."""
+        installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+        own = str(Path(__file__).parents[1])
+        ignored = (but, own, *_PASSING, *installed)  # what is installed has a key of its own
+        paths, folders = (
+            sorted(path for path in found - self.written if not _is_below(path, ignored) and not path.endswith(".pyc"))
+            for found in (self.paths, self.folders)
+        )
+        if self.elsewhere or len(paths) + len(folders) > MOST:
+            return None
+        return {"paths": paths, "folders": folders, "variables": sorted(self.variables)}
+
+
+def listen() -> Heard:
+    """Begin to note what this process asks of the system, until its end."""
+    heard = Heard()
+    sys.addaudithook(heard.hear)
+    look, get, each = os.stat, os._Environ.__getitem__, os._Environ.__iter__
+
+    def noted_stat(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
+        if isinstance(path, str | bytes | os.PathLike):
+            heard.paths.add(_absolute(path))
+        return look(path, *args, **kwargs)
+
+    def noted_get(self: Any, key: Any) -> Any:
+        heard.variables.add(str(key))
+        return get(self, key)
+
+    def noted_each(self: Any) -> Iterator[Any]:
+        heard.variables.add(ALL)
+        return each(self)
+
+    os.stat = noted_stat
+    os._Environ.__getitem__, os._Environ.__iter__ = noted_get, noted_each  # type: ignore[method-assign]
+    return heard
+
+
+def state(told: Mapping[str, Iterable[str]], variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the sources are now, as JSON has it."""
+    names = set(told["variables"])
+    if ALL in names:
+        names |= {name for name in variables if name not in _OF_SHELLS and not name.startswith("LEGROOM_")}
+    return {
+        "paths": {path: _file_state(path) for path in told["paths"]},
+        "folders": {path: _folder_state(path) for path in told["folders"]},
+        "variables": {name: variables.get(name) and zlib.crc32(variables[name].encode()) for name in names - {ALL}},
+        "all": ALL in told["variables"],
+    }
+
+
+def is_same(kept: Any, variables: Mapping[str, str]) -> bool:
+    """Return whether the sources of a kept look are as they were."""
+    try:
+        told = {key: list(kept[key]) for key in ("paths", "folders", "variables")}
+        told["variables"] += [ALL] if kept["all"] else []
+        return state(told, variables) == kept
+    except (TypeError, KeyError, AttributeError):
+        return False
+
+
+def _absolute(path: Any) -> str:
+    return normpath(Path.cwd() / os.fsdecode(path))  # nothing that asks the system itself
+
+
+def _is_below(path: str, folders: Iterable[str | None]) -> bool:
+    return any(folder and (path == folder or path.startswith(folder + os.sep)) for folder in folders)
+
+
+def _file_state(path: str) -> list[int] | str | None:
+    with suppress(OSError):
+        found = Path(path).stat()
+        if not stat.S_ISREG(found.st_mode):
+            return "no file"
+        whole = zlib.crc32(Path(path).read_bytes()) if found.st_size <= READ_WHOLE else 0
+        return [found.st_size, found.st_mtime_ns, whole]
+    return None
+
+
+def _folder_state(path: str) -> int | None:
+    with suppress(OSError), os.scandir(path) as entries:
+        return zlib.crc32(repr(sorted((each.name, each.stat().st_mtime_ns) for each in entries)).encode())
+    return None

@@ -1,0 +1,127 @@
+"""What batches of a DataLoader are like: their kinds, and the largest of each kind.
+
+A kind is the structure of a batch: its containers and keys, the types and the number of dimensions of its tensors. The
+largest of a kind need not be one batch: the longest sequence and the most items may be in different ones, and memory
+may grow with the square of a length. So the batch with the most bytes counts, the one with the largest of each
+dimension that varies, and the one with the largest product of both. Lengths may also be values: of text, and of small
+integer tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+DEEPEST = 6
+MOST_VALUES = 4096  # of an integer tensor that may be lengths
+MOST_KINDS = 24
+
+
+class BatchKinds:
+    """The kinds of batches seen so far; of each batch only its index is kept, and of few."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[Any, _Kind] = {}
+        self.least_items = 1 << 62
+
+    def add(self, batch: Any, index: Any) -> None:
+        """Look at one batch, which `index` brings back."""
+        kind, shape, values, nbytes = look_at(batch)
+        items = len(index) if isinstance(index, (list, tuple)) else 1
+        self.least_items = min(self.least_items, items)
+        known = self._kinds.get(kind)
+        if known is None:
+            known = self._kinds[kind] = _Kind()
+        known.add(shape, values, nbytes, items, index)
+
+    @property
+    def alike(self) -> bool:
+        """Whether all batches of as many items had the same shapes."""
+        return len(self._kinds) == 1 and all(kind.alike for kind in self._kinds.values())
+
+    def largest(self) -> list[Any]:
+        """Return the indices of the largest batches of each kind, each once."""
+        return list({id(index): index for kind in self._kinds.values() for index in kind.largest()}.values())
+
+
+class _Kind:
+    """Batches of one structure."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[int, Any] = {}  # by the number of items
+        self._low: list[float] = []
+        self._high: list[float] = []
+        self._best: dict[Any, tuple[Any, Any]] = {}
+        self.alike = True
+
+    def add(self, shape: list[float], values: list[float], nbytes: float, items: int, index: Any) -> None:
+        if len(self._shapes) < MOST_KINDS:
+            self.alike = self.alike and self._shapes.setdefault(items, shape) == shape
+        numbers = [*shape, *values]
+        if not self._best:
+            self._low, self._high = list(numbers), list(numbers)
+        self._low, self._high = list(map(min, self._low, numbers)), list(map(max, self._high, numbers))
+        self._try(-1, (nbytes,), index)
+        for place, number in enumerate(numbers):
+            self._try(place, (number, nbytes), index)
+            self._try((place, "squared"), (number * nbytes,), index)
+
+    def _try(self, rule: Any, score: Any, index: Any) -> None:
+        best = self._best.get(rule)
+        if best is None or score > best[0]:
+            self._best[rule] = score, index
+
+    def largest(self) -> list[Any]:
+        varying = [place for place, low in enumerate(self._low) if low < self._high[place]]
+        rules = [-1, *varying, *((place, "squared") for place in varying)]
+        return [self._best[rule][1] for rule in rules]
+
+
+def look_at(batch: Any, depth: int = 0) -> Any:
+    """Return kind, dimensions, values that may be lengths, and bytes of a batch; nothing of it is kept."""
+    if hasattr(batch, "shape") and hasattr(batch, "dtype"):
+        return _tensor(batch)
+    if isinstance(batch, (str, bytes)):
+        return "text", [], [float(len(batch))], float(len(batch))
+    if type(batch) is int:
+        return "int", [], [float(batch)], 0.0
+    if depth < DEEPEST:
+        if isinstance(batch, (list, tuple)):
+            return _sequence([look_at(each, depth + 1) for each in batch])
+        if not isinstance(batch, Mapping) and hasattr(batch, "__dict__") and not callable(batch):
+            batch = vars(batch)
+        if isinstance(batch, Mapping):
+            keys = sorted(batch, key=str)
+            kind, *rest = _joined([look_at(batch[key], depth + 1) for key in keys])
+            return (tuple(map(str, keys)), kind), *rest
+    return type(batch).__name__, [], [], 0.0
+
+
+def _tensor(tensor: Any) -> Any:
+    shape = [float(each) for each in tensor.shape]
+    count, values = 1.0, []
+    for each in shape:
+        count *= each
+    dtype = str(tensor.dtype)
+    if "int" in dtype and len(shape) == 1 and 0 < count <= MOST_VALUES and getattr(tensor, "is_cpu", True):
+        values = [float(tensor.max()), float(tensor.sum())]
+    return (dtype, len(shape)), shape, values, count * getattr(tensor.dtype, "itemsize", 1)
+
+
+def _sequence(looks: list[Any]) -> Any:
+    """Return several of one kind as one: how many, and the largest and the sum of each number."""
+    kinds = {kind for kind, *_ in looks}
+    if len(kinds) != 1:
+        return _joined(looks)
+    shapes, values = ([list(map(float, column)) for column in zip(*part)] for part in list(zip(*looks))[1:3])
+    of_each, of_all = [max(column) for column in shapes], [sum(column) for column in shapes]
+    shape = [float(len(looks)), *of_each, *of_all]
+    return ("each", *kinds), shape, [max(column) for column in values], sum(look[3] for look in looks)
+
+
+def _joined(looks: list[Any]) -> Any:
+    kinds, shapes, values = tuple(look[0] for look in looks), [], []
+    for _, shape, value, _ in looks:
+        shapes += shape
+        values += value
+    return kinds, shapes, values, sum(look[3] for look in looks)

@@ -1,0 +1,128 @@
+"""Tells which lines of the program's own files run while it trains, and where in them the optimizer steps.
+
+The parent compares them with the source: what a training has not reached yet may take more than what it has. Lines are
+of interest from the first optimizer step on; what ran before is over. Python 3.12 and newer say each line once, at no
+cost after that. Older ones trace, which slows Python code down: so tracing ends once no new line came for a while, and
+begins again when memory is requested at a new place.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import time
+from typing import Any
+
+from . import sites
+
+QUIET_S, QUIET_STEPS = 2.0, 8  # without a new line, until tracing ends
+_MONITORING: Any = getattr(sys, "monitoring", None)
+_TOOL = 4  # of sys.monitoring: neither debuggers, coverage, profilers nor optimizers
+
+
+class ExecutedLines:
+    """The lines that were executed since the first optimizer step."""
+
+    def __init__(self, follower: Any) -> None:
+        self._follower = follower
+        self._seen: dict[str, set[int]] = {}
+        self._new: dict[str, list[int]] = {}
+        self._users: dict[Any, bool] = {}  # code objects of the program's own
+        self._stack: Any = None
+        self._begun = self._tracing = False
+        self._last_new = (0.0, 0)  # seconds, steps
+        self._places = 0
+
+    def look(self, steps: int) -> dict[str, Any]:
+        """Return what to tell of an optimizer step: the calls under way, where they changed; tell of new lines."""
+        stack = self._under_way()
+        if not self._begun:
+            self._begun = True
+            self._begin(steps)
+        elif _MONITORING is None:
+            self._trace_for_a_while(steps)
+        if self._new:
+            new, self._new = self._new, {}
+            self._last_new = (time.monotonic(), steps)
+            self._follower.journal.json("lines", lines=new)
+        if stack == self._stack:
+            return {}
+        self._stack = stack
+        return {"stack": stack}
+
+    def _under_way(self) -> list[tuple[str, int, int]]:
+        """Return file, line and first line of the program's functions that are being executed, the innermost first."""
+        found, frame = [], sys._getframe(2)
+        while frame is not None:
+            code = frame.f_code
+            if self._is_user(code):
+                found.append((code.co_filename, frame.f_lineno, code.co_firstlineno))
+                self._add(code, frame.f_lineno)
+            frame = frame.f_back  # type: ignore[assignment]
+        return found
+
+    def _is_user(self, code: Any) -> bool:
+        found = self._users.get(code)
+        if found is None:
+            found = self._users[code] = sites._kind(code.co_filename) == sites._USER
+        return found
+
+    def _add(self, code: Any, line: int) -> None:
+        seen = self._seen.setdefault(code.co_filename, set())
+        if line not in seen:
+            seen.add(line)
+            self._new.setdefault(code.co_filename, []).append(line)
+
+    def _begin(self, steps: int) -> None:
+        modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        for file in modules:  # functions of these may be called later
+            if isinstance(file, str) and os.path.isabs(file) and sites._kind(file) == sites._USER:
+                self._new.setdefault(file, [])
+        if _MONITORING is None:
+            atexit.register(self._end)  # a trace function may not outlive our modules
+            self._trace(steps)
+        elif _MONITORING.get_tool(_TOOL) is None:
+            _MONITORING.use_tool_id(_TOOL, "legroom")
+            _MONITORING.register_callback(_TOOL, _MONITORING.events.LINE, self._monitored)
+            _MONITORING.set_events(_TOOL, _MONITORING.events.LINE)
+
+    def _monitored(self, code: Any, line: int) -> Any:
+        if self._is_user(code):
+            self._add(code, line)
+        return _MONITORING.DISABLE
+
+    def _trace_for_a_while(self, steps: int) -> None:
+        places, self._places = self._places, len(self._follower.sites._numbers)
+        quiet_s, quiet_steps = time.monotonic() - self._last_new[0], steps - self._last_new[1]
+        if self._tracing and quiet_s > QUIET_S and quiet_steps > QUIET_STEPS:
+            self._end()
+        elif not self._tracing and places != self._places:
+            self._trace(steps)
+
+    def _end(self) -> None:
+        self._tracing = False
+        if sys.gettrace() == self._called:
+            sys.settrace(None)
+
+    def _trace(self, steps: int) -> None:
+        if sys.gettrace() is not None:  # a debugger's, or of another thread's steps
+            return
+        self._tracing, self._last_new = True, (time.monotonic(), steps)
+        frame: Any = sys._getframe(3)
+        while frame is not None:
+            if self._is_user(frame.f_code):
+                frame.f_trace = self._line
+            frame = frame.f_back
+        sys.settrace(self._called)
+
+    def _called(self, frame: Any, event: str, argument: Any) -> Any:
+        if not self._is_user(frame.f_code):
+            return None
+        self._add(frame.f_code, frame.f_lineno)
+        return self._line
+
+    def _line(self, frame: Any, event: str, argument: Any) -> Any:
+        if event == "line":
+            self._add(frame.f_code, frame.f_lineno)
+        return self._line
