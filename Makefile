@@ -187,17 +187,14 @@ bench-tuner: $(STAMP)  ## 200 trials of Optuna under 4 GiB: what is pruned, and 
 bench-watch: $(STAMP)  ## what watching costs, and when it says a leak will end
 	$(BIN)/python -m bench.watch
 
-.PHONY: bench-ray-nodes bench-ray-data bench-cluster-plan
-bench: bench-ray-nodes bench-ray-data bench-cluster-plan
+.PHONY: bench-ray-nodes bench-ray-data
+bench: bench-ray-nodes bench-ray-data
 
-bench-ray-nodes: $(STAMP)  ## predicted against measured memory of the nodes of a Ray cluster
+bench-ray-nodes: $(STAMP)  ## predicted against measured memory of RLlib runs
 	$(BIN)/python -m bench.ray_nodes
 
 bench-ray-data: $(STAMP)  ## what RLlib's samples, batches and replay take beside their bytes
 	$(BIN)/python -m bench.ray_data
-
-bench-cluster-plan: $(STAMP)  ## how long a plan for 1,000 nodes takes
-	$(BIN)/python -m bench.cluster_plan
 
 bench-sweep: $(STAMP)  ## trials of a sweep packed by predicted memory, against Ray's placement by CPU
 	$(BIN)/python -m bench.sweep_packing

@@ -1,16 +1,10 @@
-"""RLlib runs on a cluster of three nodes: predicted against measured memory of every node.
+"""RLlib runs on one machine: predicted against measured memory of Ray's services, the driver and the env runners.
 
     python -m bench.ray_nodes [--only NAME]
 
-The nodes are `ray.cluster_utils.Cluster`'s, on this machine. What is compared is what the sum of PSS of a node's
-processes would be on a machine of its own: PSS itself divides a library's page among the processes of all three nodes
-(and of whatever else runs here), so it is too small by most of libtorch. Measured is therefore anonymous memory, plus
-each mapped file's pages once per node, plus the pages that exist of the node's object store (`bench.ray_measure`); the
-prediction counts the same three. One difference to real nodes remains: a simulated cluster has one log monitor for all
-its nodes, so that item is left out of the prediction of nodes other than the head.
-
-A prediction is made before the cluster starts, and with it the placement of the runners; where Ray's differs, the row
-says so and its memory is compared with what was predicted all the same.
+Measured is anonymous memory of all processes, plus each mapped file's pages once, plus the pages that exist of the
+object store (`bench.ray_measure`); the prediction, made before Ray starts, counts the same three. PSS itself divides a
+library's page with whatever else runs here.
 """
 
 from __future__ import annotations
@@ -18,20 +12,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from bench.ray_measure import Measured, measure
+from bench.ray_measure import measure
 from bench.results import write_section
-from legroom.backends.rllib.nodes import predict_nodes
 from legroom.machine import probe
-from legroom.model.cluster import Cluster, Node, NodeBill
 from legroom.model.run import Run
-from legroom.predicting.predict import gather
+from legroom.predicting.predict import add_up, gather
 
 COMMAND = "python -m bench.ray_nodes"
 MOST_ERROR = 0.10
-CPUS, RAM, STORE = 4, 6 << 30, 400_000_000
+CPUS, RAM, STORE = 8, 6 << 30, 400_000_000
 
 _PIXELS = "bench.pixel_env:Sprites"
 SETTINGS: dict[str, tuple[dict[str, Any], int]] = {  # name -> (run, env steps)
@@ -73,50 +64,32 @@ SETTINGS: dict[str, tuple[dict[str, Any], int]] = {  # name -> (run, env steps)
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(description="Predicted against measured memory of the nodes of a cluster.")
+    parser = argparse.ArgumentParser(description="Predicted against measured memory of RLlib runs.")
     parser.add_argument("--only", help="settings whose name has this in it; writes no results")
     options = parser.parse_args(arguments)
     rows = []
     for name, (data, steps) in SETTINGS.items():
         if options.only is None or options.only in name:
-            rows += _rows(name, Run.model_validate({"backend": "rllib", "name": name, **data}), steps)
-            print(*rows[-3:], sep="\n", flush=True)
+            rows.append(_row(name, Run.model_validate({"backend": "rllib", "name": name, **data}), steps))
+            print(rows[-1], flush=True)
     if options.only is None:
-        columns = ["setting", "node", "runners", "predicted", "band", "measured", "error", "required", "verdict"]
-        write_section("Nodes of a Ray cluster", columns, rows, COMMAND)
+        columns = ["setting", "predicted", "band", "measured", "error", "required", "verdict"]
+        write_section("RLlib runs on one machine", columns, rows, COMMAND)
     return 0 if all(row[-1] == "ok" for row in rows) else 1
 
 
-def _rows(name: str, run: Run, steps: int) -> list[list[str]]:
-    cluster = Cluster(tuple(Node(f"node {n}", RAM, CPUS) for n in (1, 2, 3)))
+def _row(name: str, run: Run, steps: int) -> list[str]:
     seen, evidence = gather(run, probe(), device="cpu", trust=True)
-    predicted = sorted(
-        ((number, bill) for bill in predict_nodes(seen, evidence, cluster) for number in bill.names),
-        key=lambda pair: pair[0],
-    )
-    node = {"cpus": CPUS, "memory": RAM, "object_store": STORE}
-    found = measure(seen, [node] * 3, steps)
-    # which of the equal nodes comes after the head is chance: compared in the order of their runners
-    found = [found[0], *sorted(found[1:], key=lambda one: -one.runners)]
-    return [_row(name, number, bill, one) for (number, bill), one in zip(predicted, found, strict=True)]
-
-
-def _row(name: str, number: str, bill: NodeBill, found: Measured) -> list[str]:
-    footprint = bill.footprint
-    if not found.head:
-        items = tuple(item for item in footprint.items if item.name != "ray.log monitor")
-        footprint = replace(footprint, items=items)
-    peak = footprint.host
+    peak = add_up(seen, evidence).host
+    (found,) = measure(seen, [{"cpus": CPUS, "memory": RAM, "object_store": STORE}], steps)
     error = peak.nbytes / found.peak - 1
-    runners = f"{bill.runners}" if bill.runners == found.runners else f"{bill.runners}, Ray: {found.runners}"
     split = f"{found.peak / 1e6:.0f} MB ({found.anon / 1e6:.0f} own, {found.files / 1e6:.0f} files, "
     split += f"{found.shm / 1e6:.0f} store)"
-    good = abs(error) <= MOST_ERROR
     parts = ", ".join(f"{role} {nbytes / 1e6:.0f}" for role, nbytes in found.roles.items())
-    sys.stderr.write(f"{name}, {number}: {parts}\n")
+    sys.stderr.write(f"{name}: {parts}\n")
     band = f"{peak.low / 1e6:.0f}–{peak.high / 1e6:.0f} MB"
-    return [name, number, runners, f"{peak.nbytes / 1e6:.0f} MB", band, split, f"{error:+.1%}",
-            f"within {MOST_ERROR:.0%}", "ok" if good else "MISSED"]  # fmt: skip
+    return [name, f"{peak.nbytes / 1e6:.0f} MB", band, split, f"{error:+.1%}", f"within {MOST_ERROR:.0%}",
+            "ok" if abs(error) <= MOST_ERROR else "MISSED"]  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -162,7 +162,7 @@ class Session:
             **os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": found_in, "COLUMNS": "100",
             "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
         }  # fmt: skip
-        for name in ("LEGROOM_TOKEN", "CLICOLOR_FORCE", "FORCE_COLOR"):
+        for name in ("CLICOLOR_FORCE", "FORCE_COLOR"):
             self._environment.pop(name, None)
 
     def run(self, command: str, *, slow: bool = False) -> str:

@@ -36,14 +36,11 @@ VARIANTS = {
     "cpu": ("--ram", "16GiB", "--cpu-only"),
     "cuda": ("--ram", "16GiB", *CARD),
     "rllib": ("--ram", "16GiB", "--cpu-only", "--backend", "rllib"),
-    "nodes": ("--nodes", "8", "--node-ram", "64GiB", "--node-cpus", "16", "--cpu-only"),
 }
 QUICK = ("ppo-vec-rest", "a2c-dict", "dqn-vec-wide", "sac-small")  # of the recorded runs
 DOCUMENTS = {
     "predict": ("predict", "mine:small", "robot:gpu_8gb", *VARIANTS["cuda"], *ARITHMETIC),
-    "predict nodes": ("predict", "ninja:parallel", *VARIANTS["nodes"], *ARITHMETIC),
     "fit": ("fit", "mine:full", "--ram", "8GiB", "--cpu-only", *ARITHMETIC),
-    "fit nodes": ("fit", "ninja:parallel", *VARIANTS["nodes"], *ARITHMETIC),
     "fit tiers": ("fit", "robot:default", "--tiers", "8,24", *ARITHMETIC),
     "fit workload": ("fit", "mine", "--ram", "8GiB", "--cpu-only", *ARITHMETIC),
     "check": ("check", "tests/checking/configs", "tests/checking/scripts", "--ram", "16GiB", "--cpu-only", "--json"),
@@ -148,7 +145,7 @@ def prediction(run: dict[str, Any]) -> dict[str, Any]:
         for item in run["items"]
     ]
     findings = [[finding["code"], finding["name"], finding["severity"]] for finding in run["findings"]]
-    return {key: run[key] for key in kept} | {"findings": findings, "items": items, "nodes": run.get("nodes")}
+    return {key: run[key] for key in kept} | {"findings": findings, "items": items}
 
 
 def peaks(allocator: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -73,9 +73,11 @@ def test_an_environment_of_its_own_is_not_imported_and_the_verdict_is_unknown(fo
     assert err.count("\n") == 1 and "only with --trust" in err and err.rstrip().endswith("--trust")
     code, out, err = folder.legroom("predict", file)
     assert (code, out) == (1, "")
-    nodes = ("--nodes", "1", "--node-ram", "8GiB") if case == "rllib" else ()
-    code, out, err = folder.legroom("fit", file, "--json", *nodes)
-    assert (code, json.loads(out)["fits"]) == (1, None)
+    code, out, err = folder.legroom("fit", file, "--json")
+    if case == "rllib":  # which fit does not turn
+        assert code == 2
+    else:
+        assert (code, json.loads(out)["fits"]) == (1, None)
     assert folder.legroom("check", file)[0] in (0, 1)
     assert folder.legroom("explain", file)[0] == 1
     with pytest.raises(Unseen):

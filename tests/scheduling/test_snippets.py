@@ -2,11 +2,9 @@
 
 import json
 
-import pytest
 import yaml
 from tests.cli.in_process import legroom
 
-from legroom.errors import BadInput
 from legroom.model.footprint import Footprint, Item, Place
 from legroom.scheduling.requests import Request, System, measured_request, request_for
 from legroom.scheduling.snippets import granted, snippet
@@ -74,13 +72,6 @@ def test_what_was_not_built_is_said():
     assert "# without the environment, which was not built: no such package" in text
 
 
-def test_one_job_is_no_ray_cluster_and_a_cluster_no_container():
-    with pytest.raises(BadInput, match="describes a cluster"):
-        snippet(Request("job", GIB), System.KUBERAY)
-    with pytest.raises(BadInput, match="starts one machine"):
-        snippet(Request("job", GIB, nodes=3), System.DOCKER)
-
-
 def test_predict_prints_it_after_the_bill_and_puts_it_into_the_document():
     told = legroom("predict", "mine:small", "--mode", "arithmetic", "--ram", "16GiB", "--for", "slurm")
     assert told.returncode == 0
@@ -96,26 +87,3 @@ def test_fit_asks_for_what_the_fitted_run_needs():
     plan = json.loads(told.stdout)
     assert plan["after"]["host"]["band"][1] < plan["job"]["need"] < plan["before"]["host"]["peak"] / 10
     assert "docker run --memory=" in plan["job"]["text"]
-
-
-def test_a_ray_cluster_has_a_group_per_kind_of_node_and_declares_what_its_runners_ask_for():
-    arguments = ("fit", "ninja:parallel", "--mode", "arithmetic", "--nodes", "3", "--node-ram", "16GiB")
-    plan = json.loads(legroom(*arguments, "--for", "kuberay", "--json").stdout)
-    made = yaml.safe_load(plan["job"]["text"])
-    assert (made["kind"], made["metadata"]["name"]) == ("RayCluster", "ninja-parallel")
-    head, groups = made["spec"]["headGroupSpec"], made["spec"]["workerGroupSpecs"]
-    pods = [(head, 1), *((group, group["replicas"]) for group in groups)]
-    assert sum(count for _, count in pods) == 3
-    declared = sum(int(pod["rayStartParams"]["memory"]) * count for pod, count in pods)
-    assert declared == plan["runners"] * plan["requests"]["runner_nbytes"]
-    for pod, _ in pods:
-        limits = pod["template"]["spec"]["containers"][0]["resources"]["limits"]
-        assert int(limits["memory"].removesuffix("Mi")) <= 16 * 1024
-        store = pod["template"]["spec"]["volumes"][0]["emptyDir"]["sizeLimit"]
-        assert int(store.removesuffix("Mi")) * MIB >= int(pod["rayStartParams"]["object-store-memory"])
-
-
-def test_the_wrong_system_is_refused_at_once():
-    told = legroom("predict", "mine:small", "--for", "kuberay")
-    assert (told.returncode, told.stderr.count("\n")) == (2, 1)
-    assert "--nodes 4 --node-ram 32GiB" in told.stderr

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from legroom.model.archive import Exported
-    from legroom.model.cluster import Cluster, ClusterPlan, NodeBill
     from legroom.model.counts import Counts, StoredData
     from legroom.model.file_kind import FileKind
     from legroom.model.learner import FailureCause, Learner, Loop
@@ -226,10 +225,6 @@ class Backend(Protocol):
         """Return the bill; `predicting.predict.footprint_of` makes one of items."""
         ...
 
-    def node_bills(self, run: Run, evidence: Evidence, cluster: Cluster, *, reserve: float) -> Sequence[NodeBill]:
-        """Return a bill per group of nodes that are alike; asked only of a backend that `spreads`."""
-        return ()
-
     # ---- checking
 
     @property
@@ -311,10 +306,6 @@ class Backend(Protocol):
     def evidence_key(self, run: Run) -> str:
         """Return what variants of a run share that need not be looked at more than once."""
         return ""
-
-    def fit_to_cluster(self, run: Run, cluster: Cluster, evidence: Evidence, *, reserve: float) -> ClusterPlan:
-        """Return the run divided over the nodes so that it fits; asked only of a backend that `spreads`."""
-        raise BadInput(f"{self.title} trains on one machine", path=run.source)
 
     # ---- programs
 
@@ -440,11 +431,6 @@ def backends() -> tuple[Backend, ...]:
 def backend_of(run: Run) -> Backend:
     """Return the backend that trains the run."""
     return backend_named(run.backend)
-
-
-def spreading_backend() -> Backend | None:
-    """Return the first installed backend that spreads one training over a cluster."""
-    return next((backend for backend in backends() if backend.spreads), None)
 
 
 def no_cluster(why: str, path: str | None = None) -> BadInput:

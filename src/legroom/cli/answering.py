@@ -1,4 +1,4 @@
-"""How `legroom fit` looks at runs, and where its answer goes: the same for one machine, many cards and a cluster."""
+"""How `legroom fit` looks at runs, and where its answer goes: the same for one machine and for many GPUs."""
 
 from __future__ import annotations
 

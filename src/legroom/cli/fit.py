@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from legroom.backends.base import backend_of, require_packages, spreading_backend
-from legroom.cli import cluster_options, options, scheduler_options
+from legroom.backends.base import require_packages
+from legroom.cli import options, scheduler_options
 from legroom.cli.answering import Answer, Look
 from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
 from legroom.cli.overrides import split_settings, with_backend
@@ -20,23 +20,20 @@ from legroom.cli.told_notes import told_notes
 from legroom.cli.trusting import Trust
 from legroom.cli.writing import Html, check_writable
 from legroom.environments.script_classes import named_by_file
-from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, MissingExtra, Unseen
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, MissingExtra
 from legroom.fitting.grow import grown
 from legroom.fitting.predictor import Predictor, is_hopeless
-from legroom.fitting.search import fit
+from legroom.fitting.search import fit, refuse_unfittable
 from legroom.fitting.tiers import recommend
 from legroom.fitting.tiers import tier as plan_tier
 from legroom.fitting.tiers import tiers as plan_tiers
 from legroom.machine import probe
 from legroom.machine.child_process import run_file
 from legroom.machine.gpu_table import find_gpu
-from legroom.model.cluster import Cluster
 from legroom.model.plan import Plan
 from legroom.model.run import Run
 from legroom.named_runs import find_workload
-from legroom.predicting.predict import gather
 from legroom.reading import read, read_all
-from legroom.rendering.cluster_plan import cluster_plan_file, cluster_plan_json, cluster_plan_text
 from legroom.rendering.console import say
 from legroom.rendering.plan_text import plan_json, plan_text, verdict_text
 from legroom.rendering.run_file import plan_file
@@ -82,13 +79,7 @@ def run(
     grow: Grow = False,
     tiers: Tiers = None,
     most_steps: MostSteps = None,
-    backend: cluster_options.Backend = None,
-    nodes: cluster_options.Nodes = None,
-    node_ram: cluster_options.NodeRam = None,
-    node_cpus: cluster_options.NodeCpus = None,
-    node_gpu: cluster_options.NodeGpu = None,
-    node: cluster_options.NodeKinds = None,
-    cluster: cluster_options.RayCluster = None,
+    backend: options.Backend = None,
     mode: Mode = options.Mode.AUTO,
     like: options.Like = None,
     settings: options.Settings = None,
@@ -118,32 +109,26 @@ def run(
     legroom fit robot:default --tiers
     legroom fit mine --ram 8GiB
     legroom fit mine:full --ram 8GiB --html plan.html
-    legroom fit ninja:parallel --nodes 8 --node-ram 64GiB -o fitted.yaml
-    legroom fit run.yaml --node 2x64GiB --node 6x32GiB --node-cpus 16
     legroom fit run.yaml --ram 8GiB -o fitted.yaml --for slurm
     """
     check_writable("--html", html)
-    described = cluster_options.chosen_cluster(nodes, node_ram, node_cpus, node_gpu, node, cluster)
-    scheduler_options.check_system(system, cluster=described is not None)
     if system is not None and tiers:
         raise BadInput("--for is for one budget, and --tiers are several", hint="leave one of them out")
-    if described is not None:
-        backend = _backend_for_nodes(backend, one_machine=bool(tiers or grow or ram or vram))
-    machine = options.with_gpu(probe(), gpu or node_gpu)
+    machine = options.with_gpu(probe(), gpu)
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
-    where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or node_gpu or tiers))
+    where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or tiers))
     look, answer = Look(machine, budget, mode.value, where, quiet=json, trust=trust), Answer(output, html, json, system)
-    overrides = with_backend(split_settings(settings or []), backend, cluster)
-    workload = None if tiers or described or Path(target).exists() else find_workload(target)
+    overrides = with_backend(split_settings(settings or []), backend)
+    workload = None if tiers or Path(target).exists() else find_workload(target)
     if workload is not None:
         runs = read_all(target, overrides=overrides, like=like)
+        refuse_unfittable(*runs)
         return _recommend(target, runs, f"{workload.name}:{workload.default}", look, answer)
     with told_notes() as notes:
         wanted = read(target, overrides=overrides, like=like)
+    refuse_unfittable(wanted)
     answer = replace(answer, notes=notes)
     wanted = named_by_file(wanted, run_file(wanted))  # so that a run file that is written finds the script's classes
-    if described is not None:
-        return _fit_cluster(wanted, described, look, answer)
     if tiers is not None:
         return _fit_tiers(wanted, _sizes(tiers), look, answer, grow=grow, most_steps=most_steps)
     given = () if grow else (("--ram", ram), ("--vram", vram), ("--reserve", reserve if budget.reserve else None))
@@ -156,19 +141,8 @@ def _pages() -> Any:
     return plan_page
 
 
-def _backend_for_nodes(backend: str | None, *, one_machine: bool) -> str | None:
-    if one_machine:
-        hint = "--node-ram says what nodes have"
-        raise BadInput("--ram, --vram, --tiers and --grow are for one machine", hint=hint)
-    spreading = spreading_backend()
-    return spreading.name if backend is None and spreading is not None else backend
-
-
 def _predictor(run: Run, look: Look, *, grow: bool = False) -> Predictor:
     """Return what predicts variants of the run; meanwhile a terminal shows what arithmetic says at once."""
-    if backend_of(run).spreads:
-        what = f"{run.name} uses backend {run.backend}, which is fitted to nodes"
-        raise BadInput(what, hint="--nodes 1 --node-ram 32GiB")
     quick = look.at_once(run)
     if quick is None:
         return look.at(run)
@@ -224,39 +198,6 @@ def _fit_tiers(
     text = partial(tiers_text, run.name, rows)
     answer.say(partial(tiers_json, rows, answer.notes), text, lambda: _pages().tiers_page(run.name, rows))
     return EXIT_GOOD if all(row.plan.fits for row in rows) else EXIT_FINDINGS
-
-
-def _fit_cluster(run: Run, cluster: Cluster, look: Look, answer: Answer) -> int:
-    """Divide one run over the nodes of a cluster, and write the run that trains so.
-
-    Raises:
-        BadInput: the run's backend trains on one machine, or the file cannot be written.
-    """
-    backend = backend_of(run)
-    if not backend.spreads:
-        able = spreading_backend()
-        what = f"a cluster is fitted with {able.title}, " if able is not None else ""
-        raise BadInput(f"{what}{run.name} uses backend {run.backend}", path=run.source)
-    with look.showing(f"fitting {run.name} to {len(cluster.nodes):,} nodes"):
-        seen, evidence = gather(run, look.machine, mode=look.mode, device=look.device, trust=look.trust)
-        if evidence.unseen:
-            raise Unseen(run.name, evidence.unseen, path=run.source)
-        plan = backend.fit_to_cluster(seen, cluster, evidence, reserve=look.budget.reserve)
-    answer.write_run(plan.fits, partial(cluster_plan_file, plan))
-    job = None
-    if answer.system is not None and plan.fits:
-        job = scheduler_options.nodes_of(run.name, plan.bills, answer.system, plan.requests)
-    more = {"job": job} if answer.system else {}
-    say(cluster_plan_json(plan, answer.notes, **more) if answer.json else cluster_plan_text(plan))
-    if job is not None and not answer.json:
-        say(f"\n{job['text']}\n")
-    if plan.fits and not answer.json:
-        what, train = "save it with -o FILE, then train that file", ""
-        if answer.output is not None:
-            what = f"written to {answer.output}"
-            train = f"; on the cluster: legroom train {shlex.quote(str(answer.output))} --cluster auto"
-        say(what + train)
-    return EXIT_GOOD if plan.fits else EXIT_FINDINGS
 
 
 def _recommend(workload: str, runs: Sequence[Run], default: str, look: Look, answer: Answer) -> int:

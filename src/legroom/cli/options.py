@@ -34,6 +34,10 @@ Like = Annotated[
     str | None,
     typer.Option(metavar="RUN", rich_help_panel=rarely(WHAT), help="Use this run for what the file does not say."),
 ]
+Backend = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", rich_help_panel=rarely(WHAT), help="Predict as if the run used this backend."),
+]
 DeviceOption = Annotated[
     Device | None,
     typer.Option(rich_help_panel=rarely(BUDGET), help="Device to train on; default: cuda if there is one."),

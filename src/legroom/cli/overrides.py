@@ -91,7 +91,7 @@ def split_settings(settings: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def with_backend(
-    overrides: Sequence[tuple[str, str]], backend: str | None, cluster: str | None
+    overrides: Sequence[tuple[str, str]], backend: str | None, cluster: str | None = None
 ) -> list[tuple[str, str]]:
     """Return the settings that are laid over the run file, with the backend among them where it was given.
 

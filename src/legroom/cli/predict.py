@@ -13,8 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from legroom.backends.base import spreading_backend
-from legroom.cli import cluster_options, options, scheduler_options
+from legroom.cli import options, scheduler_options
 from legroom.cli.help import OUTPUT, WHAT, rarely
 from legroom.cli.overrides import split_settings, with_backend
 from legroom.cli.told_notes import told_notes
@@ -77,13 +76,7 @@ def run(
     gpu: options.GpuName = None,
     reserve: options.Reserve = "0%",
     probe_env: Probe = False,
-    backend: cluster_options.Backend = None,
-    nodes: cluster_options.Nodes = None,
-    node_ram: cluster_options.NodeRam = None,
-    node_cpus: cluster_options.NodeCpus = None,
-    node_gpu: cluster_options.NodeGpu = None,
-    node: cluster_options.NodeKinds = None,
-    cluster: cluster_options.RayCluster = None,
+    backend: options.Backend = None,
     like: options.Like = None,
     settings: options.Settings = None,
     trust: Trust = False,
@@ -117,20 +110,15 @@ def run(
     legroom predict train.py --trust --values assume
     legroom predict mine:full mine:small --html mine.html
     legroom predict robot:default --mode trace --gpu "RTX 4090"
-    legroom predict ninja:parallel --nodes 8 --node-ram 64GiB --node-cpus 16
-    legroom predict run.yaml --backend rllib --cluster auto
+    legroom predict ninja:parallel --backend rllib
     legroom predict run.yaml --for slurm
     legroom predict --gpu "RTX 4070" -- python train.py
     """
     check_writable("--html", html)
-    described = cluster_options.chosen_cluster(nodes, node_ram, node_cpus, node_gpu, node, cluster)
-    scheduler_options.check_system(system, cluster=described is not None)
-    if described is not None and backend is None and (spreading := spreading_backend()) is not None:
-        backend = spreading.name
-    machine = options.with_gpu(probe(), gpu or node_gpu)
+    machine = options.with_gpu(probe(), gpu)
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
-    where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or node_gpu))
-    overrides = with_backend(split_settings(settings or []), backend, cluster)
+    where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu))
+    overrides = with_backend(split_settings(settings or []), backend)
     by_running = {"--gpu": gpu, "--vram": vram, "--ram": ram}
     with told_notes() as notes, pointing_to_running(runs, by_running):
         read = [read_each(target, overrides=overrides, like=like) for target in runs]
@@ -144,7 +132,7 @@ def run(
             shown(first)
         tell = told(shown)
         how["progress"] = (lambda text: tell(f"{first}; {text}")) if first else tell
-        predict = partial(predict_all, machine=machine, budget=budget, cluster=described, **how)
+        predict = partial(predict_all, machine=machine, budget=budget, **how)
         predictions, unknown = _predicted(seen, predict)
     unread += unknown
     scripts = [str(each.reason.path) for each in unread if isinstance(each.reason, NotKnownYet)]

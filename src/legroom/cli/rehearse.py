@@ -121,7 +121,6 @@ def run(
     """
     check_writable("--html", html)
     check_writable("-o", output)
-    scheduler_options.check_system(system, cluster=False)
     rehearsed = rehearser(
         gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
         values=values, small=small, real_limit=real_limit, again=again, keep_writes=keep_writes, output_to_stderr=json,

@@ -9,12 +9,11 @@ import typer
 
 from legroom.cli.help import OUTPUT, rarely
 from legroom.errors import BadInput
-from legroom.model.cluster import ActorRequests, NodeBill
 from legroom.model.facts import trained_by_legroom
 from legroom.model.footprint import Footprint
 from legroom.model.prediction import Prediction
-from legroom.scheduling.requests import Request, System, request_for
-from legroom.scheduling.snippets import granted, ray_cluster, snippet
+from legroom.scheduling.requests import System, request_for
+from legroom.scheduling.snippets import granted, snippet
 from legroom.units import MIB
 
 # The process of `legroom train` itself, beside the training's: 40 MiB (PSS) when the whole tree was at its peak,
@@ -27,19 +26,9 @@ For = Annotated[
         "--for",
         metavar="SYSTEM",
         rich_help_panel=rarely(OUTPUT),
-        help="Print a request for slurm, kubernetes, kuberay, docker or condor.",
+        help="Print a request for slurm, kubernetes, docker or condor.",
     ),
 ]
-
-
-def check_system(system: System | None, *, cluster: bool) -> None:
-    """Refuse a system that cannot start this, before anything slow.
-
-    Raises:
-        BadInput: it starts clusters and there is none, or one machine and there is a cluster.
-    """
-    if system is not None and not (cluster and system is System.KUBERAY):
-        snippet(Request("", 0, nodes=2 if cluster else 1), system)
 
 
 def job_of(footprint: Footprint, system: System, *, by_legroom: bool) -> dict[str, Any]:
@@ -49,7 +38,10 @@ def job_of(footprint: Footprint, system: System, *, by_legroom: bool) -> dict[st
         by_legroom: `legroom train` starts it, which is a process of its own.
     """
     request = request_for(footprint, supervisor=SUPERVISOR_BYTES if by_legroom else 0)
-    return _told(request, system, snippet(request, system))
+    return {
+        "for": system.value, "name": request.name, "need": request.need, "memory": granted(request, system),
+        "shm": request.shm, "gpu": request.gpu, "text": snippet(request, system),
+    }  # fmt: skip
 
 
 def jobs_of(predictions: Sequence[Prediction], system: System) -> Iterator[dict[str, Any] | None]:
@@ -57,37 +49,8 @@ def jobs_of(predictions: Sequence[Prediction], system: System) -> Iterator[dict[
     for each in predictions:
         if each.footprint.unseen or each.footprint.unknown:
             yield None
-        elif each.cluster is not None:
-            yield nodes_of(each.footprint.name, each.bills, system)
         else:
             yield job_of(each.footprint, system, by_legroom=trained_by_legroom(each.run))
-
-
-def nodes_of(
-    name: str, bills: Sequence[NodeBill], system: System, requests: ActorRequests | None = None
-) -> dict[str, Any]:
-    """Return what a run on a cluster asks for.
-
-    Raises:
-        BadInput: the system starts one machine.
-    """
-    largest = max(bills, key=lambda bill: bill.footprint.host.high).footprint
-    asked = request_for(largest)
-    runners, nodes = max(bill.runners for bill in bills), sum(len(bill.names) for bill in bills)
-    request = Request(name, asked.need, asked.shm, _card(bills), nodes=nodes, processes=1 + runners)
-    text = ray_cluster(name, bills, requests) if system is System.KUBERAY else snippet(request, system)
-    return _told(request, system, text)
-
-
-def _card(bills: Sequence[NodeBill]) -> int | None:
-    return max((bill.footprint.gpu.high for bill in bills if bill.footprint.gpu is not None), default=None)
-
-
-def _told(request: Request, system: System, text: str) -> dict[str, Any]:
-    return {
-        "for": system.value, "name": request.name, "need": request.need, "memory": granted(request, system),
-        "shm": request.shm, "gpu": request.gpu, "nodes": request.nodes, "text": text,
-    }  # fmt: skip
 
 
 def job_text(jobs: Sequence[dict[str, Any] | None]) -> str:

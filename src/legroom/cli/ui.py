@@ -12,7 +12,7 @@ from legroom.extras import needs
 from legroom.reading import read_all
 from legroom.reading.user_files import is_file
 from legroom.rendering.console import say
-from legroom.serving.settings import DEFAULT_HOST, DEFAULT_PORT, Settings, Started, checked
+from legroom.serving.settings import DEFAULT_PORT, Settings, Started
 
 
 def run(
@@ -20,13 +20,6 @@ def run(
         list[str] | None, typer.Argument(metavar="RUN...", help="train.py, run.yaml, ppo.yml:atari, mine:full")
     ] = None,
     port: Annotated[int, typer.Option(metavar="PORT", help="Port to listen on; 0: any free one.")] = DEFAULT_PORT,
-    host: Annotated[
-        str, typer.Option(metavar="HOST", help="Address to listen on; one that others reach needs --token.")
-    ] = DEFAULT_HOST,
-    token: Annotated[
-        str | None,
-        typer.Option(metavar="SECRET", envvar="LEGROOM_TOKEN", help="Requests without it are rejected."),
-    ] = None,
     folder: Annotated[
         list[Path] | None,
         typer.Option(metavar="DIR", help="Folder with trainings or watches to follow."),
@@ -42,14 +35,14 @@ def run(
     legroom ui mine:full run.yaml
     legroom ui train.py --folder runs
     legroom ui --port 0
-    legroom ui --host 0.0.0.0 --token "$(uuidgen)"
     """
     found = [started for target in runs or [] for started in _read(target)]
     folders = tuple(_followed(each) for each in folder or [])
-    settings = checked(Settings(host, port, token, tuple(found), folders))
+    if not 0 <= port <= 65_535:
+        raise BadInput(f"--port {port} is out of range", hint="0 to 65535; 0 takes any that is free")
     with needs("ui", what="the planner page"):
         from legroom.serving.server import serve
-    serve(settings, lambda address: say(f"legroom ui: {address}"))
+    serve(Settings(port, tuple(found), folders), lambda address: say(f"legroom ui: {address}"))
 
 
 def _read(target: str) -> list[Started]:

@@ -1,1 +1,1 @@
-"""Ray as a cluster: sessions, nodes, capacity. RLlib is in `backends.rllib`, sweeps in `sweeping`."""
+"""Ray: sessions here and on a running cluster. RLlib is in `backends.rllib`, sweeps in `sweeping`."""

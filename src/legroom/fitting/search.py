@@ -40,6 +40,18 @@ class Step:
     changes: tuple[Change, ...]
 
 
+def refuse_unfittable(*runs: Run) -> None:
+    """Refuse runs whose memory is in several processes that a library divides: no knob knows those settings.
+
+    Raises:
+        BadInput: with the command that says what such a run needs.
+    """
+    for run in runs:
+        if (backend := backend_of(run)).spreads:
+            what = f"fit does not turn {backend.title}'s settings"
+            raise BadInput(what, path=run.source, hint=f"legroom predict says what {run.name} needs")
+
+
 def fit(
     run: Run, budget: Budget, predictor: Predictor, *, allow: Collection[Price] = PRICES, begun: bool = False
 ) -> Plan:
@@ -51,9 +63,11 @@ def fit(
         begun: whether it has learned something already, which has to stay of use.
 
     Raises:
-        BadInput: the run breaks a rule of its library that no knob mends, or the GPU's size is not known.
+        BadInput: the run breaks a rule of its library that no knob mends, the GPU's size is not known, or the run
+            cannot be fitted.
         Unknown: what its networks take is a guess.
     """
+    refuse_unfittable(run)
     if predictor.device == "cuda" and budget.vram is None:
         raise BadInput("the GPU's memory is not known", hint="--vram 8GiB, or --gpu NAME")
     _refuse_guesses(run, budget, predictor)

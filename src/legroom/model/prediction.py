@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from legroom.model.cluster import Cluster, NodeBill
 from legroom.model.evidence import LeanProbe
 from legroom.model.footprint import Footprint
 from legroom.model.plan import Price
@@ -31,7 +30,6 @@ class Prediction:
     Args:
         free: with every free saving; lean storage is one of them where its price is `free`.
         lean: None where the run has lean storage already, or cannot have it.
-        cluster, bills: of an RLlib run on a cluster, what its nodes hold; `footprint` is then of all of it on one.
     """
 
     run: Run
@@ -41,8 +39,6 @@ class Prediction:
     fits: bool | None
     lean: LeanOption | None = None
     probe: LeanProbe | None = None
-    cluster: Cluster | None = None
-    bills: tuple[NodeBill, ...] = ()
 
     def __repr__(self) -> str:
         fits = {True: "fits", False: "does not fit", None: "unknown whether it fits"}[self.fits]

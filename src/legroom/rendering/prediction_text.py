@@ -8,13 +8,11 @@ from typing import Any
 
 from legroom.backends.base import backend_of
 from legroom.errors import unseen_text
-from legroom.model.cluster import NodeBill
 from legroom.model.finding import Finding
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.spaces import describe
 from legroom.model.verdict import Budget, allocator_limit, fits_closely
-from legroom.rendering.cluster_text import cluster_verdict, nodes_data, nodes_table
 from legroom.rendering.console import document
 from legroom.rendering.item_text import PLACE_NAMES, error_text, peak_data, peak_text, when_text, why_text
 from legroom.rendering.layout import Part, Styled, Table, verdict, wrap
@@ -53,8 +51,6 @@ def _as_json(prediction: Prediction) -> dict[str, Any]:
     data["with_free_savings"]["lean_storage"] = lean is not None and lean.price == "free"
     data["with_lean_storage"] = None if lean is None else _lean_json(lean)
     data["probe"] = None if prediction.probe is None else asdict(prediction.probe)
-    if prediction.cluster is not None:
-        data["nodes"] = nodes_data(prediction.cluster, prediction.bills)
     return data
 
 
@@ -94,9 +90,6 @@ def _lean_json(lean: LeanOption) -> dict[str, Any]:
 
 def prediction_text(prediction: Prediction, *, everything: bool = False) -> Iterator[Part]:
     """Yield whether it fits, peaks, then the bill: phases, items (the small ones summed up), and what else to know."""
-    if prediction.cluster is not None:
-        yield from cluster_text(prediction)
-        return
     phases, remarks = phase_table(prediction.footprint), list(remark_lines(prediction))
     opening = [verdict_line(prediction), Styled(headline(prediction), "bold"), *peak_lines(prediction)]
     told = sum(
@@ -111,32 +104,6 @@ def prediction_text(prediction: Prediction, *, everything: bool = False) -> Iter
     if remarks:
         yield ""
         yield from remarks
-
-
-def cluster_text(prediction: Prediction) -> Iterator[Part]:
-    """Yield the nodes of a cluster, and the items of the fullest that is not the head, and of the head."""
-    assert prediction.cluster is not None
-    if prediction.footprint.unseen or prediction.footprint.unknown:
-        yield verdict_line(prediction)
-    else:
-        yield cluster_verdict(prediction.cluster, prediction.bills)
-    yield Styled(headline(prediction), "bold")
-    yield ""
-    yield nodes_table(prediction.cluster, prediction.bills)
-    yield ""
-    head, *others = prediction.bills
-    for title, bill in (("the head", head), *((("one of the others", max(others, key=_high)),) if others else ())):
-        yield Styled(f"{title}: {bill.runners:,} runner{'s' if bill.runners != 1 else ''}", "bold")
-        yield _item_table(bill.footprint, SCREEN_LINES // 2)
-        yield ""
-    for finding in head.footprint.findings:
-        yield finding_text(finding)
-    for note in prediction.footprint.notes:
-        yield Styled(f"note: {note}", "dim")
-
-
-def _high(bill: NodeBill) -> int:
-    return bill.footprint.host.high
 
 
 def comparison_text(predictions: Sequence[Prediction], unread: Sequence[tuple[str, Exception]] = ()) -> Iterator[Part]:

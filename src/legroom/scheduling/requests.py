@@ -28,7 +28,6 @@ class System(StrEnum):
 
     SLURM = "slurm"
     KUBERNETES = "kubernetes"
-    KUBERAY = "kuberay"
     DOCKER = "docker"
     CONDOR = "condor"
 
@@ -41,15 +40,13 @@ class Request:
         need: upper end of the band of host memory; `host` is that with the margin, not rounded yet.
         shm: what /dev/shm has to hold, in `host` too; 0 where nothing is there.
         gpu: bytes that a card has to have; None where none is used.
-        nodes: machines of `host` bytes each.
-        processes: of the job, on one machine.
+        processes: of the job.
     """
 
     name: str
     need: int
     shm: int = 0
     gpu: int | None = None
-    nodes: int = 1
     remark: str = ""
     processes: int = 1
 
@@ -61,8 +58,7 @@ class Request:
     def said(self) -> str:
         """How the number came about, in a line."""
         margin = f"{format_size(self.host - self.need)} for kernel memory"
-        each = " per node" if self.nodes > 1 else ""
-        return f"{self.name}: up to {format_size(self.need)}{each}, plus {margin}"
+        return f"{self.name}: up to {format_size(self.need)}, plus {margin}"
 
 
 def with_margin(nbytes: int, processes: int = 0) -> int:

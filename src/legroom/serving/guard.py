@@ -1,22 +1,17 @@
 """The door of the server: who may ask, how much, and what every answer carries.
 
 A page on some other site can make a browser ask us, and a name that such a site controls can be pointed at 127.0.0.1
-(DNS rebinding). So the Host of every request has to be one of ours, an Origin has to be the page's own, and where
-others may reach us a token is compared in constant time. Whatever goes wrong behind the door is one line of JSON.
+(DNS rebinding). So the Host of every request has to be one of ours, and an Origin the page's own. Whatever goes wrong
+behind the door is one line of JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
-import socket
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import CookieError, SimpleCookie
-from ipaddress import ip_address
 from json import dumps
 from typing import Any
-from urllib.parse import parse_qs
 
 from legroom.errors import LegroomError
 from legroom.serving.settings import Settings
@@ -27,7 +22,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 LARGEST_BODY = 256 * 1024
 BODY_TIMEOUT_S = 10.0
-COOKIE = "legroom_token"
+NAMES = ("localhost", "127.0.0.1", "[::1]")
 DEFAULT_HTTP_PORT = 80  # which browsers leave out
 METHODS = ("GET", "HEAD", "POST")
 HEADERS = {
@@ -55,9 +50,6 @@ class Guard:
 
     def __init__(self, app: Any, settings: Settings) -> None:
         self._app, self._settings = app, settings
-        self._names = {"localhost", "127.0.0.1", "[::1]", _in_host(settings.host.lower())}
-        if not settings.is_local:
-            self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -68,9 +60,7 @@ class Guard:
             return
         answer = _Sealed(send, api=scope["path"].startswith("/api/"))
         try:
-            cookie = self._admit(scope)
-            if cookie is not None:
-                answer.cookie = cookie
+            self._admit(scope)
             body = await _body(scope, receive)
             await self._app(scope, _replay(body, receive), answer)
         except Refused as refused:
@@ -83,8 +73,8 @@ class Guard:
             sys.stderr.write(f"legroom ui: {scope['path'][:80]!r}: {type(error).__name__}: {str(error)[:200]!r}\n")
             await answer.fail(500, f"this could not be computed ({type(error).__name__})")
 
-    def _admit(self, scope: Scope) -> str | None:
-        """Refuse who may not come in; return the cookie that somebody with a token in the address gets."""
+    def _admit(self, scope: Scope) -> None:
+        """Refuse who may not come in."""
         headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
@@ -101,51 +91,13 @@ class Guard:
         navigates = scope["method"] == "GET" and not scope["path"].startswith("/api/")
         if "cross-site" in headers.get("sec-fetch-site", []) and not navigates:
             raise Refused(403, "requests from other sites are refused")
-        return self._check_token(scope, headers)
 
     def _is_ours(self, host: str) -> bool:
         """Return whether a Host is one of our names as browsers write them, with our port; nothing is interpreted."""
         port = f":{self._settings.port}"
         if self._settings.port != DEFAULT_HTTP_PORT and not host.endswith(port):
             return False
-        name = host.removesuffix(port).lower()
-        return name in self._names or (not self._settings.is_local and _is_address(name))
-
-    def _check_token(self, scope: Scope, headers: dict[str, list[str]]) -> str | None:
-        token = self._settings.token
-        if token is None:
-            return None
-        given = [value.removeprefix("Bearer ") for value in headers.get("authorization", [])]
-        given += headers.get("x-legroom-token", [])
-        for text in headers.get("cookie", []):
-            try:
-                cookie = SimpleCookie(text).get(COOKIE)
-            except CookieError:
-                continue
-            given += [cookie.value] if cookie is not None else []
-        if any(_same(each, token) for each in given):
-            return None
-        asked = parse_qs(scope["query_string"].decode("latin-1"), max_num_fields=20).get("token", [])
-        if any(_same(each, token) for each in asked):
-            return f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/"
-        raise Refused(401, "a token is needed (open the address that legroom ui printed)")
-
-
-def _in_host(name: str) -> str:
-    """Return a name as it stands in a Host: an address of IPv6 in brackets."""
-    return f"[{name.strip('[]')}]" if ":" in name else name
-
-
-def _is_address(name: str) -> bool:
-    """Return whether this is an address as browsers write it: no name that somebody else could point at us."""
-    try:
-        return _in_host(str(ip_address(name[1:-1] if name.startswith("[") else name))) == name and "%" not in name
-    except ValueError:
-        return False
-
-
-def _same(given: str, token: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), token.encode())
+        return host.removesuffix(port).lower() in NAMES
 
 
 async def _body(scope: Scope, receive: Receive) -> bytes:
@@ -188,7 +140,6 @@ class _Sealed:
 
     def __init__(self, send: Send, *, api: bool) -> None:
         self._send, self._api, self._began = send, api, False
-        self.cookie: str | None = None
 
     async def __call__(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
@@ -197,8 +148,6 @@ class _Sealed:
             headers += [(name.encode(), value.encode()) for name, value in HEADERS.items()]
             if self._api:
                 headers.append((b"cache-control", b"no-store"))
-            if self.cookie is not None:
-                headers.append((b"set-cookie", self.cookie.encode()))
             message["headers"] = headers
         await self._send(message)
 
@@ -207,7 +156,7 @@ class _Sealed:
             return
         body = dumps({"error": " ".join(text.split())}).encode() + b"\n"
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        if status in (401, 408, 411, 413):
+        if status in (408, 411, 413):
             headers.append((b"connection", b"close"))
         await self({"type": "http.response.start", "status": status, "headers": headers})
         await self({"type": "http.response.body", "body": body})

@@ -16,7 +16,7 @@ from legroom.errors import BadInput
 from legroom.serving.app import Page
 from legroom.serving.connections import MOST_CONNECTIONS, BoundedConnection
 from legroom.serving.guard import Guard
-from legroom.serving.settings import Settings
+from legroom.serving.settings import HOST, Settings
 from legroom.sharing.heap import give_back, give_back_from
 
 LARGEST_HEAD = 16 * 1024
@@ -29,7 +29,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
     """Serve until SIGTERM or Ctrl-C; `say` gets the address once it can be opened.
 
     Raises:
-        BadInput: the address is in use, or not this machine's.
+        BadInput: the port is in use.
     """
     give_back_from(LARGE)
     listening = _listen(settings)
@@ -55,9 +55,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
 
 def address(settings: Settings) -> str:
     """Return what to open in a browser."""
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    shown = socket.gethostname() if host in ("0.0.0.0", "[::]") else host
-    return f"http://{shown}:{settings.port}/" + (f"?token={settings.token}" if settings.token else "")
+    return f"http://{HOST}:{settings.port}/"
 
 
 class _Server(uvicorn.Server):
@@ -101,15 +99,13 @@ async def _tidy() -> None:
 
 
 def _listen(settings: Settings) -> socket.socket:
-    host = settings.host.strip("[]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, settings.port))
+        listening.bind((HOST, settings.port))
         listening.listen(MOST_CONNECTIONS)
     except OSError as error:
         listening.close()
         hint = f"--port {settings.port + 1}, or --port 0 for any that is free"
-        raise BadInput(f"{host}:{settings.port} cannot be served: {error.strerror}", hint=hint) from None
+        raise BadInput(f"{HOST}:{settings.port} cannot be served: {error.strerror}", hint=hint) from None
     return listening

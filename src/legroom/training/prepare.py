@@ -170,7 +170,7 @@ def _on_this_machine(request: Request, machine: Machine, budget: Budget, console
 
 
 def knob_after_failure(training: Training, machine: Machine, allow: Sequence[Price]) -> NextKnob | None:
-    """Return what finds the run with less memory where memory ran out; None where knobs are turned per node."""
+    """Return what finds the run with less memory where memory ran out; None where no knob knows its settings."""
     backend = backend_of(training.run)
     if backend.spreads:
         return None

@@ -14,7 +14,6 @@ from legroom.errors import BadInput
 from legroom.extras import needs
 from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode
 from legroom.model.footprint import Footprint
-from legroom.model.knob import Knob
 from legroom.model.machine import Machine
 from legroom.model.run import Run
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from legroom.model.archive import Exported
-    from legroom.model.cluster import Cluster, ClusterPlan, NodeBill
     from legroom.model.draft import Draft
     from legroom.model.learner import FailureCause, Learner, Loop
     from legroom.model.rule import Rule
@@ -85,14 +83,9 @@ class RllibBackend(Backend):
         return SB3.look([shadow_of(run) for run in runs], devices, machine, mode)
 
     def footprint(self, run: Run, evidence: Evidence) -> Footprint:
-        from legroom.backends.rllib.nodes import on_one_machine
+        from legroom.backends.rllib.items import on_one_machine
 
         return on_one_machine(run, evidence)
-
-    def node_bills(self, run: Run, evidence: Evidence, cluster: Cluster, *, reserve: float) -> Sequence[NodeBill]:
-        from legroom.backends.rllib.nodes import predict_nodes
-
-        return predict_nodes(run, evidence, cluster, reserve=reserve)
 
     # ---- checking
 
@@ -108,33 +101,13 @@ class RllibBackend(Backend):
         return follows(script)
 
     label = SB3.label
-    advice_for_full_gpu = SB3.advice_for_full_gpu
 
-    # ---- fitting and the page: as SB3 has it, as far as it means the same
+    def advice_for_full_gpu(self, run: Run) -> str:
+        return "a smaller batch_size or network"
 
-    must_hold = SB3.must_hold
-    ways_to_grow = SB3.ways_to_grow
-    gradient_step = SB3.gradient_step
-    mended = SB3.mended
-    evidence_key = SB3.evidence_key
+    # ---- the page: as SB3 has it; fitting does not turn RLlib's settings
+
     settings = SB3.settings
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """Those of SB3's that mean the same once a run is translated, at the same prices."""
-        from legroom.backends.sb3 import ladders
-        from legroom.backends.sb3.knobs import SB3_KNOBS
-
-        translated = (
-            ladders.smaller_batch, ladders.smaller_replay, ladders.fewer_envs, ladders.smaller_extractor,
-            ladders.coarser_grid,
-        )  # fmt: skip
-        return tuple(knob for knob in SB3_KNOBS if knob.ladder in translated)
-
-    def fit_to_cluster(self, run: Run, cluster: Cluster, evidence: Evidence, *, reserve: float) -> ClusterPlan:
-        from legroom.backends.rllib.fit_cluster import fit_to_cluster
-
-        return fit_to_cluster(run, cluster, evidence, reserve=reserve)
 
     # ---- archives
 
@@ -154,12 +127,14 @@ class RllibBackend(Backend):
 
         rllib_plan(run)
         if fit:
-            raise BadInput("--fit is for one machine; legroom fit --cluster plans per node", hint="leave --fit out")
+            raise BadInput(
+                "--fit does not turn RLlib's settings", hint="leave --fit out; legroom predict says what it needs"
+            )
         if pictures:
             raise BadInput("--visualization draws what SB3 and brax train, not RLlib", hint="remove it")
 
     def with_memory_requests(self, run: Run, seen: Run, evidence: Evidence) -> Run:
-        from legroom.backends.rllib.nodes import runner_request
+        from legroom.backends.rllib.items import runner_request
 
         if run.memory.runner_bytes is not None:
             return run

@@ -40,7 +40,7 @@ WATCHDOG = "watchdog.py"
 
 
 def measure() -> dict[str, int]:
-    """Return bytes by role, and of mapped libraries with and without the processes that import torch."""
+    """Return bytes by role, and of mapped libraries."""
     plan = rllib_plan(RUN)
     with (
         temporary_folder("base") as folder,
@@ -58,17 +58,14 @@ def measure() -> dict[str, int]:
 def by_role() -> dict[str, int]:
     """Return the figures of this process and everything it has started."""
     figures = {"head": 0, "node": 0, "log_monitor": 0, "runner": 0}
-    services, everything = [], []
+    everything = []
     for pid in descendants(os.getpid()):
         role = "driver" if pid == os.getpid() else _role(pid)
         if role is None:
             continue
         everything.append(pid)
         figures[role] = figures.get(role, 0) + anonymous_nbytes(pid)
-        if role in ("node", "log_monitor"):
-            services.append(pid)
-    files, node_files = node_memory(everything).files, node_memory(services).files
-    return figures | {"files": files, "node_files": node_files}
+    return figures | {"files": node_memory(everything).files}
 
 
 def _role(pid: int) -> str | None:

@@ -1,10 +1,10 @@
-"""Predict an RLlib run role by role: what every node holds, what the head adds, one env runner, the driver.
+"""Predict an RLlib run on one machine, role by role: Ray's services, the driver with its learner, the env runners.
 
 The networks are SB3's (`modules.py`), so weights, gradients, optimizer and the update of one minibatch are
 those of an SB3 run with the same minibatch, the *shadow*: estimated, traced and measured as such, never trained.
 
 What is RLlib's own is in the data's way. A runner keeps a step as Python objects until its sample is complete, then as
-arrays; the sample goes through the object stores of its node and of the head; the learner makes one batch of all of it,
+arrays; the sample goes through the object store; the learner makes one batch of all of it,
 beside the samples (`BATCH_COPIES`). A replay buffer is a list of episodes in the driver.
 
 Mirrors SingleAgentEnvRunner, the learner's connectors and EpisodeReplayBuffer of ray 2.60.
@@ -27,10 +27,11 @@ from legroom.backends.sb3.stored import (
 from legroom.model.evidence import Evidence, NetTrace
 from legroom.model.facts import spaces_of
 from legroom.model.finding import Finding
-from legroom.model.footprint import Item, Known, Phase, Place
+from legroom.model.footprint import AllocatorPeaks, Footprint, Item, Known, Phase, Place
 from legroom.model.run import MemorySpec, Run
 from legroom.model.spaces import BoxSpace
 from legroom.predicting.constraints import broken_rules
+from legroom.predicting.gpu import gpu_items
 
 FLOAT32, FLOAT64 = 4, 8
 COLLECTED = (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)
@@ -48,7 +49,6 @@ SHUFFLED_COPIES = 2.5  # from the second epoch on: columns drawn in another orde
 DATA_ERROR = 0.25  # of all these
 STORE_GENERATIONS = 1.5  # an object may be freed after the next one has come; its pages are never given back: 1 to 2
 STORE_ERROR = 0.35
-TRANSFERS, TRANSFERS_ERROR = 65_000_000, 25_000_000  # a raylet's buffers, once objects go from node to node
 INLINE = 100_000  # an object below this travels in the message and is in no object store
 # A driver with a replay buffer took 85 MB more than predicted (DQN on numbers, `bench.ray_nodes`, 2026-11-16), one
 # without 28 MB at most; what of it malloc keeps is not known before.
@@ -61,22 +61,14 @@ class RoleItems:
     """Items by role.
 
     Args:
-        head: of the head alone: its services, the driver, the learner.
-        runner: of one runner, with what it has in the object store of its node; the environments are in the driver
-            where a run has no runners.
-        files: mapped libraries of a node with a runner or the driver; `bare_files`: of one with neither.
-        crewed: of a node other than the head that has runners, however many: what the head sends to all of them.
-        transfers: of every node that exchanges samples or weights with another one.
+        head: Ray's services, the libraries, the driver, the learner.
+        runner: of one runner, with what it has in the object store; the environments are in the driver where a run has
+            no runners.
         gpu: on the learner's card beside what an SB3 run has there.
     """
 
-    node: tuple[Item, ...]
     head: tuple[Item, ...]
     runner: tuple[Item, ...]
-    files: Item
-    bare_files: Item
-    crewed: tuple[Item, ...]
-    transfers: tuple[Item, ...]
     gpu: tuple[Item, ...]
     shadow: Run
     findings: tuple[Finding, ...]
@@ -97,24 +89,39 @@ def shadow_of(run: Run, plan: RllibPlan | None = None) -> Run:
     )  # fmt: skip
 
 
+def on_one_machine(run: Run, evidence: Evidence) -> Footprint:
+    """Return the bill of a run whose Ray is started on this machine alone."""
+    plan = rllib_plan(run)
+    roles = role_items(run, plan, evidence, evidence.base)
+    # the driver reads in place what runners wrote to the object store, and that is among its items already
+    runner = (replace(item, count=plan.runners) for item in roles.runner if item.place is not Place.SHM)
+    items = [*roles.head, *runner]
+    allocator: AllocatorPeaks | None = None
+    if evidence.device == "cuda" and evidence.net is not None:
+        on_gpu, allocator = gpu_items(roles.shadow, evidence.net, evidence.machine)
+        items += [*on_gpu, *roles.gpu]
+    kept = tuple(item for item in items if item.total)
+    return Footprint(run.name, kept, evidence.device, roles.findings, allocator, (*evidence.notes, *plan.said))
+
+
+def runner_request(run: Run, evidence: Evidence) -> int:
+    """Return the bytes that one env runner should ask Ray for: the upper end of what it is predicted to need."""
+    roles = role_items(run, rllib_plan(run), evidence, evidence.base)
+    return Footprint(run.name, tuple(item for item in roles.runner if item.total), "cpu").host.high
+
+
 def role_items(run: Run, plan: RllibPlan, evidence: Evidence, figures: RayFigures) -> RoleItems:
-    """Return the bill of every role; nodes are made of them (`backends.rllib.nodes`)."""
+    """Return the bill of every role."""
     shadow = shadow_of(run, plan)
     runner = tuple(_runner_items(run, plan, shadow, evidence, figures))
-    services = _base("ray.head services", figures, "head", "global control store, autoscaler's monitor, dashboard")
-    head = (services, *_driver_items(run, plan, shadow, evidence, figures))
+    head = (*_ray_items(figures), *_driver_items(run, plan, shadow, evidence, figures))
     if not plan.runners:
         head += tuple(replace(item, place=Place.HOST) for item in runner)
     why = "the whole train batch, which RLlib moves to the GPU at once"
     batch = 2 * plan.train_batch_size * step_nbytes(run, plan) // max(plan.learners, 1)
     return RoleItems(
-        node=tuple(_node_items(figures)),
         head=head,
         runner=runner if plan.runners else (),
-        files=_base("ray.libraries", figures, "files", "mapped libraries (torch, ray), once per node"),
-        bare_files=_base("ray.libraries", figures, "node_files", "mapped libraries of Ray's services, once per node"),
-        crewed=tuple(_crewed_items(plan, evidence)),
-        transfers=tuple(_transfer_items(run, plan, evidence)),
         gpu=(Item("learner.train batch", batch, Place.GPU, why, (Phase.UPDATE,)),),
         shadow=shadow,
         findings=tuple(finding for finding in broken_rules(shadow) if finding.severity == "error"),
@@ -145,23 +152,11 @@ def _base(name: str, figures: RayFigures, figure: str, why: str, place: Place = 
     return Item(name, getattr(figures, figure), place, why, known=figures.known, error=error)
 
 
-def _node_items(figures: RayFigures) -> Iterator[Item]:
+def _ray_items(figures: RayFigures) -> Iterator[Item]:
     yield _base("ray.node services", figures, "node", "raylet, dashboard agent, runtime environment agent")
     yield _base("ray.log monitor", figures, "log_monitor", "sends what workers print to the driver")
-
-
-def _transfer_items(run: Run, plan: RllibPlan, evidence: Evidence) -> Iterator[Item]:
-    sample = plan.envs_per_runner * plan.rollout_fragment_length * step_nbytes(run, plan)
-    weights = evidence.net.weights - evidence.net.targets if evidence.net else 0
-    if plan.runners and max(sample, weights) >= INLINE:
-        why = "the raylet's buffers for samples and weights that go from node to node"
-        yield Item("ray.transfers", TRANSFERS, Place.HOST, why, COLLECTED, known=Known.DEFAULT, error=TRANSFERS_ERROR)
-
-
-def _crewed_items(plan: RllibPlan, evidence: Evidence) -> Iterator[Item]:
-    net = evidence.net
-    if plan.runners and net is not None and net.weights - net.targets >= INLINE:
-        yield _weights_in_store(net)
+    yield _base("ray.libraries", figures, "files", "mapped libraries (torch, ray), once per node")
+    yield _base("ray.head services", figures, "head", "global control store, autoscaler's monitor, dashboard")
 
 
 def _runner_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence, figures: RayFigures) -> Iterator[Item]:

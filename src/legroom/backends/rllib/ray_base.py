@@ -22,7 +22,7 @@ CHILD = Path(__file__).with_name("base_child.py")
 # `python -m legroom.backends.rllib.base_child`, without the dashboard's pages (include_dashboard=False).
 SHIPPED = {
     "head": 130_300_000, "node": 109_600_000, "log_monitor": 44_500_000, "driver": 387_000_000, "runner": 381_900_000,
-    "node_files": 66_400_000, "files": 306_800_000,
+    "files": 306_800_000,
 }  # fmt: skip
 CUDA_BUILD_MORE = {"driver": 250_000_000, "runner": 130_000_000, "files": 300_000_000}  # torch 2.14.1 with CUDA 13
 MEASURED_ERROR, DEFAULT_ERROR = 0.03, 0.10
@@ -32,16 +32,15 @@ MEASURED_ERROR, DEFAULT_ERROR = 0.03, 0.10
 class RayFigures:
     """Bytes by role, measured on this machine or shipped.
 
-    Anonymous memory of each kind of process; the pages of mapped libraries are counted once per node, whoever maps
-    them there.
+    Anonymous memory of each kind of process; the pages of mapped libraries are counted once, whoever maps them.
 
     Args:
         head: what only the head runs: global control store, autoscaler's monitor, dashboard.
         node: what every node runs: raylet, dashboard agent, runtime environment agent.
-        log_monitor: one more on every node, apart because a cluster simulated on one machine has one for all nodes.
+        log_monitor: one more on every node.
         driver: the training process after a first tiny update, its learner in it.
         runner: an env runner that has sampled a little.
-        node_files: mapped libraries of a node without any of these; `files`: with a runner or the driver.
+        files: mapped libraries of all of them.
         errors: ± bytes for each of those names.
     """
 
@@ -50,7 +49,6 @@ class RayFigures:
     log_monitor: int
     driver: int
     runner: int
-    node_files: int
     files: int
     errors: Mapping[str, int]
     known: Known

@@ -242,8 +242,6 @@ async function restore(told) {
 }
 
 async function begin() {
-  // a token in the address is in a cookie by now, and should not be in links that are copied
-  if (location.search) history.replaceState(null, "", location.pathname + location.hash);
   const start = await ask("api/start");
   state.start = start;
   fillChoices(start);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from legroom.backends.base import backend_of
 from legroom.checking.rule_helpers import of_ram, per_run, ram_limit
 from legroom.model.footprint import HOST_PLACES, Item
 from legroom.model.rule import Found, Rule
@@ -27,11 +28,13 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
         f"{of_ram(subject)}; the largest item is {largest.name}, {size(largest.total)}"
     )
     yield Found(
-        message, _hint(largest), one.line("env", "n_envs") or one.line("algo"), "error" if certain else "warning"
+        message, _hint(one, largest), one.line("env", "n_envs") or one.line("algo"), "error" if certain else "warning"
     )
 
 
-def _hint(largest: Item) -> str:
+def _hint(one: SubjectRun, largest: Item) -> str:
+    if backend_of(one.run).spreads:
+        return "fewer environments, or a smaller batch"
     return "workers: light" if "worker" in largest.place.value else "legroom fit finds what fits"
 
 
