@@ -1,8 +1,9 @@
 """Large host arrays of a rehearsed program: told with their line, and not written where they are only zeroed.
 
 `_reserve.c`, preloaded by the parent, serves requests of 32 MiB and more (4 MiB where zeros are asked for) without
-committing them, and calls back for each of them, and for each that it refuses, from a thread that holds the interpreter. `torch.zeros` writes every
-page of a tensor that comes as zeros from the kernel anyway; for such large ones it is `torch.empty` here.
+committing them, and calls back for each of them, and for each that it refuses, from a thread that holds the
+interpreter. `torch.zeros` writes every page of a tensor that comes as zeros from the kernel anyway; for such large ones
+it is `torch.empty` here.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ def watch_requests(journal: Any) -> None:
     def told(address: int, nbytes: int) -> None:
         try:
             (file, line), (user_file, user_line) = _asking_lines()
+            kind = "host-alloc" if address else "host-refused"
             journal.json(
-                "host-alloc" if address else "host-refused", nbytes=nbytes, address=address, file=file, line=line, how="reserved",
+                kind, nbytes=nbytes, address=address, file=file, line=line, how="reserved",
                 user_file=user_file, user_line=user_line,
             )  # fmt: skip
         except Exception:  # the program goes on, whatever is wrong with us

@@ -70,7 +70,7 @@ def predicted(rehearsal: Rehearsal, budget: Budget) -> ProgramPrediction:
         verdict = None
     ways = ways_to_fit(rehearsal, footprint, budget) if verdict is False else ()
     so_far = verdict is True and rehearsal.stopped == "repeats"
-    if so_far and rehearsal.not_reached:
+    if so_far and (rehearsal.not_reached or any(not batches.enough for batches in rehearsal.batches)):
         verdict = None
     return ProgramPrediction(rehearsal, footprint, budget, verdict, tuple(ways), so_far)
 

@@ -10,6 +10,7 @@ GPU memory (`harmless.py`), or changes a whole number that others take as a size
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ _CONSTANT_CALLS = (
     "bool", "callable", "endswith", "exists", "getattr", "hasattr", "int", "is_available", "isdir", "isfile",
     "isinstance", "issubclass", "lower", "startswith", "str", "upper",
 )  # fmt: skip
+_HOOK = re.compile(r"^_?on_|_(step|end|start|epoch)$|^evaluat|^compute_metrics$")
 _WHOLE = ("min", "max", "int", "round", "abs")
 
 
@@ -34,8 +36,10 @@ def places_not_reached(stacks: Sequence[Stack], lines: Mapping[str, Set[int]]) -
         stacks: calls under way at the last optimizer step of each thread, the innermost first.
         lines: that were executed while it trained, by file; also of files of which none was.
     """
-    trees = {file: tree for file in {*lines, *(at[0] for stack in stacks for at in stack)} if (tree := _parsed(file))}
+    files = sorted({*lines, *(at[0] for stack in stacks for at in stack)})
+    trees = {file: tree for file in files if (tree := _parsed(file))}
     search = _Search(trees, lines)
+    search.places = {(file, 0): "its source cannot be read" for file in files if file not in trees}
     for stack in stacks:
         for file, line, first in stack:
             if file in trees:
@@ -97,9 +101,19 @@ class _Search:
         self.stepped: dict[str, tuple[str, ast.AST]] = {name: ("", ast.Pass()) for name in self.rare}
         for file, body in running:
             self._look(file, body)
+        for file, tree in self.trees.items():
+            self._look_at_hooks(file, tree)
         self._look_at_sizes(running)
         ordered = sorted(self.places.items())
         return [NotReached(file, line, text) for (file, line), text in ordered][:MOST_PLACES]
+
+    def _look_at_hooks(self, file: str, tree: ast.Module) -> None:
+        """Find methods that a library calls by their name, such as `validation_step`, and has not called yet."""
+        for each in ast.walk(tree):
+            for method in each.body if isinstance(each, ast.ClassDef) and each.bases else ():
+                if isinstance(method, Function) and _HOOK.search(method.name) and not self._is_live(file, method):
+                    for statement in method.body:
+                        self._add(file, statement)
 
     def _is_live(self, file: str, function: Function) -> bool:
         lines = {line for each in function.body for line in range(_first(each), _last(each) + 1)}
@@ -131,7 +145,8 @@ class _Search:
 
     def _look_at_branches(self, file: str, statement: ast.If) -> None:
         for block in (statement.body, statement.orelse):
-            if block and any(self._is_reached(file, each) for each in block):
+            beside = block and _first(block[0]) <= statement.test.end_lineno  # in the line of the condition
+            if block and not beside and any(self._is_reached(file, each) for each in block):
                 self._look(file, block)
             elif block and self._may_change(statement.test):
                 for each in block:
