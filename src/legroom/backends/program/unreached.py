@@ -145,7 +145,7 @@ class _Search:
 
     def _look_at_branches(self, file: str, statement: ast.If) -> None:
         for block in (statement.body, statement.orelse):
-            beside = block and _first(block[0]) <= statement.test.end_lineno  # in the line of the condition
+            beside = block and _first(block[0]) <= (statement.test.end_lineno or 0)  # in the line of the condition
             if block and not beside and any(self._is_reached(file, each) for each in block):
                 self._look(file, block)
             elif block and self._may_change(statement.test):
