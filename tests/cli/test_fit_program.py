@@ -84,6 +84,7 @@ def test_a_place_without_a_param_is_named_where_the_program_fails(tmp_path: Path
 def test_control_c_ends_the_rehearsal_too_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(60)\n")
     command = [sys.executable, "-m", "legroom.cli.main", "fit", "--vram", "1GiB", "--param", "n=1..8"]
+    command += ["--keep-writes"]  # the test reads what the program writes
     with subprocess.Popen(
         [*command, "--", sys.executable, "slow.py", "{n}"], cwd=tmp_path, text=True, stderr=subprocess.PIPE
     ) as started:
