@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
+from io import UnsupportedOperation
 from pathlib import Path
 from typing import Annotated
 
@@ -34,8 +36,9 @@ def run(
     """
     if file == "-" and (sys.stdin is None or sys.stdin.isatty()):
         raise BadInput("no text to explain", hint="legroom explain FILE, or COMMAND 2>&1 | legroom explain")
-    if file == "-" and (what := no_log(os.fstat(sys.stdin.fileno()))):
-        raise BadInput(f"standard input is a {what}", hint="dmesg | legroom explain -")
+    with suppress(UnsupportedOperation):  # it is no file of the system's
+        if file == "-" and (what := no_log(os.fstat(sys.stdin.fileno()))):
+            raise BadInput(f"standard input is a {what}", hint="dmesg | legroom explain -")
     found = explain_stream(sys.stdin.buffer) if file == "-" else explain_file(Path(file))
     say(explanation_json(found) if json else explanation_text(found, None if everything else MOST_ADVICE))
     return EXIT_GOOD if found.recognised else EXIT_FINDINGS

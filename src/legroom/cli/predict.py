@@ -253,11 +253,11 @@ def _show(
         say(f"\n{scheduler_options.job_text(jobs)}")
     if html is not None and predictions and not json:
         say(f"written: {html}")
-    for one in unread if not predictions and not json else ():
-        complain(str(one.reason))
-    for each in unseen[:-1]:
-        complain(str(each))
-    last = [str(unseen[-1])] if unseen else []
+    said = [str(one.reason) for one in unread] if not predictions and not json else []
+    said += map(str, unseen)
+    for line in said[:-1]:
+        complain(line)
+    last = said[-1:]
     if unseen or any(p.footprint.unseen for p in predictions):
         last.append(unseen_line())
     if hint:

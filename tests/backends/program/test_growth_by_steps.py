@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,11 +20,12 @@ from legroom.model.rehearsal import BatchesSeen, Endless, HostSeen, Rehearsal, W
 from legroom.model.verdict import Budget
 
 MIB, GIB = 1 << 20, 1 << 30
+PROGRAM = SimpleNamespace(pid=os.getpid(), launcher=SimpleNamespace(pid=os.getpid()), writes="discarded", layer=1)
 
 
 def watched(heap: Any, steps: int = 600, **growing: Any) -> tuple[Endless, ...]:
     """Return what grows, by the heap's blocks and bytes after each step, and by what is said of containers."""
-    watch = HostWatch(SimpleNamespace(pid=os.getpid()))  # type: ignore[arg-type]
+    watch = HostWatch(PROGRAM, Path())  # type: ignore[arg-type]
     watch.begin_steady()
     chance = random.Random(1)
     for step in range(2, steps):
@@ -64,7 +66,7 @@ def container(count: int, most: int | None) -> dict[str, Any]:
 
 
 def test_what_a_container_takes_is_named_once() -> None:
-    watch = HostWatch(SimpleNamespace(pid=os.getpid()))  # type: ignore[arg-type]
+    watch = HostWatch(PROGRAM, Path())  # type: ignore[arg-type]
     watch.begin_steady()
     for step in range(2, 600):
         watch.steps = step

@@ -119,8 +119,9 @@ def test_what_comes_with_the_actors_first_update_is_no_rise():
     assert measured_updates.warm_rounds(SimpleNamespace()) == 2
     run = make().replace(total_timesteps=1024, hyperparams={"n_steps": 1024, "batch_size": 64})  # 160 updates
     net = estimate_net(run, "cpu")
+    flat = beyond_tensors(run, net, [Measured(64, 200_000_000, 0, 24, 0, warm=6)]).nbytes
     rise = [
-        beyond_tensors(run, net, [Measured(64, 200_000_000, 0, rounds, 30_000_000, warm=6)]).heap - 30_000_000
+        beyond_tensors(run, net, [Measured(64, 200_000_000, 0, rounds, 30_000_000, warm=6)]).nbytes - flat
         for rounds in (5, 6, 24)
     ]
     # 15 MB per doubling from the 6th to the 24th, and 2.74 doublings until the 160th
@@ -138,9 +139,7 @@ def test_patience_is_of_the_processor():
 def test_an_update_that_could_not_be_measured_widens_the_band_and_says_so(monkeypatch):
     run = make(kwargs={"net_arch": [3000, 3000]})
     net = estimate_net(run, "cpu")
-    monkeypatch.setattr(
-        tracing, "trace_in_child", lambda requests, heap: [Answer(net, not_measured="it takes too long")]
-    )
+    monkeypatch.setattr(tracing, "trace_in_child", lambda requests: [Answer(net, not_measured="it takes too long")])
     (look,) = tracing.look_closely([run], ["cpu"], [True], strict=True)
     assert look.scratch is None
     assert look.unmeasured
@@ -164,9 +163,7 @@ def test_a_real_update_is_measured_once(monkeypatch):
 
     asked = []
     trace_in_child = tracing.trace_in_child
-    monkeypatch.setattr(
-        tracing, "trace_in_child", lambda requests, heap: asked.extend(requests) or trace_in_child(requests, heap)
-    )
+    monkeypatch.setattr(tracing, "trace_in_child", lambda requests: asked.extend(requests) or trace_in_child(requests))
     (again,) = tracing.look_closely([run], ["cpu"], [True], strict=True)
     assert asked == []
     assert again == look
@@ -175,9 +172,7 @@ def test_a_real_update_is_measured_once(monkeypatch):
 def test_a_trace_is_kept_for_networks_of_the_libraries_alone(monkeypatch):
     asked = []
     trace_in_child = tracing.trace_in_child
-    monkeypatch.setattr(
-        tracing, "trace_in_child", lambda requests, heap: asked.extend(requests) or trace_in_child(requests, heap)
-    )
+    monkeypatch.setattr(tracing, "trace_in_child", lambda requests: asked.extend(requests) or trace_in_child(requests))
 
     def traced(**changes):
         asked.clear()

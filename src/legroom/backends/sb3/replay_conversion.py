@@ -148,6 +148,5 @@ def blocks_of_buffer(source: LeanReplayBuffer, numbers: range) -> Iterator[Block
         rows = np.arange(first, min(first + step, numbers.stop)) % source.buffer_size
         at, block = rows[:, None], {name: getattr(source, name)[rows] for name in SMALL}
         for key, ring in source.columns.items():
-            for side, name in enumerate(("observations", "next_observations")):
-                block[f"{name}.{key}"] = np.array(ring.read(at, envs, side))
+            block[f"observations.{key}"], block[f"next_observations.{key}"] = ring.pairs(at, envs)
         yield block
