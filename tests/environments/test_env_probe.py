@@ -28,7 +28,7 @@ def growth(name, **settings):
 def test_a_picture_that_stays_costs_itself_once(algo):
     found = growth("Pictures", algo=algo, n_envs=2)
     assert found.item_nbytes == PICTURE
-    assert PICTURE <= found.first <= 1.1 * PICTURE
+    assert PICTURE <= found.first <= PICTURE + 800  # the store itself takes some hundred bytes
     assert found.another < 200  # the other environments show the same
     assert (found.step, found.step_error, found.reset) == (0, 0, 0)
 

@@ -63,6 +63,12 @@ def check(items, nbytes):
     assert any(item.known is Known.MEASURED for item in items)
 
 
+def without_queue(buffer):
+    """Return its bytes but for the queue that a store has while encoding in a thread pays: not on a busy machine."""
+    columns = buffer.observations.values() if isinstance(buffer.observations, dict) else [buffer.observations]
+    return buffer.nbytes - sum(shelf.store.nbytes()["queue"] for column in columns for shelf in column.shelves)
+
+
 @pytest.mark.parametrize(
     ("name", "env"),
     [
@@ -87,7 +93,7 @@ def test_a_rollout(name, env):
     _, callback = model._setup_learn(1_000_000)
     for _ in range(2):  # the second one begins in the midst of episodes
         model.collect_rollouts(model.env, callback, model.rollout_buffer, steps)
-        check(items, model.rollout_buffer.nbytes)
+        check(items, without_queue(model.rollout_buffer))
 
 
 @pytest.mark.parametrize(

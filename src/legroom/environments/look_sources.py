@@ -47,6 +47,8 @@ class Heard:
             writes = set(mode) & set("wax+") or (flags & _WRITING and not mode)
             (self.written if writes else self.paths).add(_absolute(args[0]))
         elif event in ("os.listdir", "os.scandir") and not isinstance(args[0], int):
+            if "importlib" in sys._getframe(1).f_code.co_filename:
+                return  # it looks for modules or packages, which have a key of their own
             self.folders.add(_absolute(args[0] or "."))
         elif event in _ELSEWHERE:
             self.elsewhere = True

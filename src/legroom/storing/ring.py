@@ -149,6 +149,7 @@ class Ring(Observations):
         """Return the observations (side 0) or next observations (side 1) of these rows and environments.
 
         Args:
+            envs: one for each of the rows.
             pairs: the other side is likely to be asked for next.
 
         Raises:

@@ -318,9 +318,18 @@ def test_spaces_come_back_with_every_bound() -> None:
     assert np.ndim(describe_space(spaces.Box(0, 1, (100, 100)))["low"]) == 0  # one number, not ten thousand
 
 
-def test_a_replay_buffer_of_another_size_is_refused(tmp_path: Path) -> None:
-    model = CASES["dqn"][0]()
+@pytest.mark.parametrize("size", [500, 100])
+def test_a_replay_buffer_of_another_size_goes_on_with_the_newest_rows_and_says_so(tmp_path: Path, size: int) -> None:
+    model, rows = CASES["dqn"][0](), size // 2
+    continue_learning(model, 440)  # 220 rows of two environments: the ring of 150 has gone round
     path = write(model, Checkpoints(tmp_path))
-    other = DQN("MlpPolicy", envs(), buffer_size=500, device="cpu", policy_kwargs={"net_arch": [16]})
-    with pytest.raises(BadInput, match="its replay has size 150, this one has 250"):
-        restore(other, Checkpoint(path))
+    other = DQN("MlpPolicy", envs(), buffer_size=size, device="cpu", policy_kwargs={"net_arch": [16]})
+    assert restore(other, Checkpoint(path)) == f"the replay buffer had 150 rows, and has {rows}"
+    kept = min(rows, 150)
+    newest = np.arange(220 - kept, 220) % 150
+    for name in ("observations", "next_observations", "actions", "rewards", "dones", "timeouts"):
+        theirs, ours = (getattr(each.replay_buffer, name) for each in (model, other))
+        assert np.array_equal(ours[:kept], theirs[newest]), name
+    assert (other.replay_buffer.pos, other.replay_buffer.full) == (kept % rows, kept == rows)
+    continue_learning(other, 500)
+    assert other.num_timesteps >= 500
