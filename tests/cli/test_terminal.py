@@ -171,15 +171,16 @@ def test_a_press_of_tab_is_quick_and_imports_nothing_heavy(words: tuple[str, ...
         f"try: main(['--complete-words', *{words!r}])\nexcept SystemExit: pass\n"
         f"print([m for m in {HEAVY} if m in sys.modules], file=sys.stderr)"
     )
-    spent = []
+    spent, plain = [], []
     for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        for each, times in (("import typer", plain), (code, spent)):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            done = subprocess.run([sys.executable, "-c", each], capture_output=True, text=True, check=True, timeout=60)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         assert done.stdout.count("\n") >= 4
         assert done.stderr.strip() == "[]"
-    assert min(spent) <= 0.3
+    assert min(spent) <= 4.5 * min(plain)  # 0.3 s on a quiet machine, where typer's import takes 0.08
 
 
 def test_bash_completes_runs_across_the_colon(tmp_path: Path) -> None:
