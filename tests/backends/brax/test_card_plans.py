@@ -224,7 +224,7 @@ def test_whose_environment_is_billed_is_said_where_the_file_names_none(tmp_path:
 
 def test_a_run_that_brax_refuses_is_never_shown_as_one_that_fits() -> None:
     runs = [with_settings(read("robot:default"), hyperparams={"batch_size": 100}), read("robot:quick")]
-    predictions = predict_all(runs, machine(), Budget(64 * GIB, CARD.total), None, mode="arithmetic", device="cuda")
+    predictions = predict_all(runs, machine(), Budget(64 * GIB, CARD.total), mode="arithmetic", device="cuda")
     refused, good = comparison_table(predictions).rows
     assert str(getattr(refused[-1], "text", refused[-1])) == "no: invalid"
     assert str(getattr(good[-1], "text", good[-1])).startswith("yes")
