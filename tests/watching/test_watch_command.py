@@ -96,7 +96,8 @@ def test_terminated_command_is_no_failure_of_memory_and_leaves_nobody(tmp_path: 
 
 def test_ctrl_c_on_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
     script = (
-        "import sys, time\nprint('tty', sys.stdout.isatty(), sys.stderr.isatty(), flush=True)\n"
+        # one write: with PYTHONUNBUFFERED, print writes each argument, and the panel may be drawn between two of them
+        "import os, sys, time\nos.write(1, f'tty {sys.stdout.isatty()} {sys.stderr.isatty()}\\n'.encode())\n"
         "try:\n    time.sleep(20)\nexcept KeyboardInterrupt:\n    time.sleep(0.5)\n    sys.exit(7)\n"
     )
     pid, terminal = pty.fork()
@@ -114,6 +115,7 @@ def test_ctrl_c_on_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
             time.sleep(0.3)
             os.write(terminal, b"\x03")
             pressed = True
+    assert pressed, shown
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     assert b"exit code 7" in shown
     os.close(terminal)
