@@ -96,7 +96,7 @@ def test_terminated_command_is_no_failure_of_memory_and_leaves_nobody(tmp_path: 
 
 def test_ctrl_c_on_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
     script = (
-        "import sys, time\nprint('tty', sys.stdout.isatty(), sys.stderr.isatty(), flush=True)\n"
+        "import sys, time\nprint(f'tty {sys.stdout.isatty()} {sys.stderr.isatty()}', flush=True)\n"
         "try:\n    time.sleep(20)\nexcept KeyboardInterrupt:\n    time.sleep(0.5)\n    sys.exit(7)\n"
     )
     pid, terminal = pty.fork()
