@@ -27,7 +27,7 @@ from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import DeviceName, add_up, choose_device, gather
 from legroom.training.choosing import SAME_LEARNING, Console, choose, shortage, unknown_words, words
-from legroom.training.differing import Differences, changing_learning, differences, listed, of_old, refuse, with_changes
+from legroom.training.differing import Differences, changing_learning, differences, listed, refuse, with_changes
 from legroom.training.failing import Failure
 from legroom.training.run_folder import Predicted, RunFolder
 from legroom.training.train import NextKnob, Training, turned_knobs
@@ -112,9 +112,7 @@ class Request:
             BadInput: something differs that changes learning, and that was not allowed.
         """
         asked, folder = self.asked, self.folder(self.asked)
-        begun = folder.asked()
-        found = differences(begun or kept, asked)
-        found = found if begun is not None else of_old(found)
+        found = differences(folder.asked() or kept, asked)
         changes = changing_learning(found)
         for fixed in ("backend", "algo"):  # nothing of what was learned would fit
             refuse({name: values for name, values in changes.items() if name[0] == fixed}, folder.path)
