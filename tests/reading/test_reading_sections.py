@@ -164,3 +164,89 @@ def test_a_number_of_environments_that_the_file_does_not_give_is_asked_for(tmp_p
     file.write_text(NESTED.replace("n_envs: 4, ", ""))
     with pytest.raises(BadInput, match="n_envs"):
         read(str(file))
+
+
+GUIDE = {  # the sections that a guide to GPU memory shows, as they stand there
+    "quick": "ppo:\n  num_envs: 256\n  batch_size: 128\n  num_timesteps: 100000\n",
+    "fixed": "ppo:\n  num_envs: 512\n  batch_size: 128\n  num_minibatches: 4\n",
+    "broken": "ppo: {num_envs: 1024, batch_size: 256, num_minibatches: 2}\n",
+}
+AS_PEOPLE_WRITE_IT = {
+    "sections": (
+        "env: {ctrl_dt: 0.02, terrain: flat}\ntraining: {num_timesteps: 5000, save_every: 7}\n"
+        "ppo: {num_envs: 64, batch_size: 32, unroll_length: 5, entropy_cost: 0.01, discounting: 0.99,"
+        " reward_scaling: 1.0, keep: 3}\nnetwork: {policy_hidden_layers: [32, 32], init: zeros}\n"
+        "logging: {wandb: true}\n"
+    ),
+    "flat": (
+        "env: ant\nnum_timesteps: 5000\nnum_envs: 64\nbatch_size: 32\nunroll_length: 5\nentropy_cost: 0.01\n"
+        "discounting: 0.99\nreward_scaling: 1.0\nkeep: 3\nnetwork_factory: {policy_hidden_layer_sizes: [32, 32]}\n"
+    ),
+    "playground": (
+        "env_name: ant\nbrax_config:\n  num_timesteps: 5000\n  num_envs: 64\n  batch_size: 32\n  unroll_length: 5\n"
+        "  entropy_cost: 0.01\n  discounting: 0.99\n  reward_scaling: 1.0\n  keep: 3\n"
+        "  network_factory: {policy_hidden_layer_sizes: [32, 32]}\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("form", AS_PEOPLE_WRITE_IT)
+def test_a_brax_configuration_is_known_by_its_keys_and_nothing_of_it_is_replaced_in_silence(form, tmp_path):
+    file = tmp_path / "ant.yaml"
+    file.write_text(AS_PEOPLE_WRITE_IT[form])
+    with collected_notes() as notes:
+        run = read(str(file), like="robot:default")
+    assert (run.backend, run.algo, run.env.n_envs, run.total_timesteps) == ("brax", "PPO", 64, 5000)
+    wanted = {"batch_size": 32, "unroll_length": 5, "entropy_cost": 0.01, "discounting": 0.99, "reward_scaling": 1.0}
+    assert {name: run.hyperparams[name] for name in wanted} == wanted
+    assert run.policy.kwargs["policy_hidden_layer_sizes"] == [32, 32]
+    filled = next(text for text in notes if text.startswith("taken from robot:default"))
+    assert "entropy_cost" not in filled and "policy_hidden" not in filled
+    for name in ("policy.kwargs.value_hidden_layer_sizes", "hyperparams.num_minibatches", "eval.n_envs"):
+        assert name in filled
+    assert "keep" in next(text for text in notes if text.startswith("not used, as brax"))
+
+
+def test_keys_of_another_programs_environment_are_listed_and_left_out(tmp_path):
+    file = tmp_path / "default.yaml"
+    file.write_text(AS_PEOPLE_WRITE_IT["sections"])
+    with collected_notes() as notes:
+        run = read(str(file), like="robot:default", overrides=[("num_envs", "512")])
+    assert (run.env.id, run.env.kwargs, run.env.n_envs) == ("legroom_workloads.robot:RobotEnv", {}, 512)
+    said = "\n".join(notes)
+    assert "ctrl_dt, terrain" in said and "sections not read: logging" in said
+    assert "training.save_every, network.init, ppo.keep" in said
+
+
+def test_what_brax_fills_in_is_listed_where_no_other_run_does(tmp_path):
+    file = tmp_path / "quick.yaml"
+    file.write_text(GUIDE["quick"] + "env: ant\n")
+    with collected_notes() as notes:
+        read(str(file))
+    assert "unroll_length 10, num_minibatches 16, num_updates_per_batch 2" in notes[-1]
+
+
+def test_a_slip_of_the_pen_in_a_flat_brax_file_is_no_foreign_key(tmp_path):
+    file = tmp_path / "ant.yaml"
+    file.write_text(AS_PEOPLE_WRITE_IT["flat"].replace("num_envs", "num_env"))
+    with pytest.raises(BadInput, match=r"unknown key 'num_env' .did you mean 'num_envs'"):
+        read(str(file))
+
+
+def test_a_mapping_of_brax_runs_is_one_run_each(tmp_path):
+    file = tmp_path / "zoo.yaml"
+    flat = AS_PEOPLE_WRITE_IT["flat"].replace("\n", "\n  ").rstrip()
+    file.write_text(f"ant:\n  {flat}\nhopper:\n  {flat.replace('entropy_cost: 0.01', 'max_replay_size: 9')}\n")
+    found = read_all(str(file))
+    assert [(run.name, run.algo) for run in found] == [("zoo:ant", "PPO"), ("zoo:hopper", "SAC")]
+
+
+@pytest.mark.parametrize("name", ["num_minibatches", "batch_size"])
+def test_a_file_that_counts_minibatches_gets_no_batch_size_of_another_run(name, tmp_path):
+    file = tmp_path / "constants.py"
+    file.write_text(f"NUM_ENVS = 8\nNUM_STEPS = 128\n{name.upper()} = 4\nENTROPY_COEF = 0.02\nCLIP_COEF = 0.1\n")
+    with collected_notes() as notes:
+        run = read(str(file), like="gameboy:default")
+    assert run.hyperparams["batch_size"] == (256 if name == "num_minibatches" else 4)
+    assert (run.hyperparams["ent_coef"], run.hyperparams["clip_range"]) == (0.02, 0.1)
+    assert "batch_size" not in "\n".join(notes)

@@ -24,7 +24,7 @@ from legroom.reading.reading_budget import bounded_reading
 from legroom.reading.reading_notes import note
 from legroom.reading.user_files import is_directory, is_file, read_text, refuse_log
 from legroom.reading.workload_options import split_overrides, with_options
-from legroom.reading.yamls import Lines
+from legroom.reading.yamls import Key, Lines
 
 __all__ = [
     "Unread", "override_names", "read", "read_all", "read_each", "read_given", "run_from_dict", "script_given",
@@ -389,10 +389,13 @@ def _say_what_was_filled(base: dict[str, Any], draft: Draft, like: str) -> None:
     if draft.finish is not None:  # its words in those of the library
         draft.finish(Draft(draft.name, draft.path, own, dict(draft.lines)), ())
     filled: list[str] = [key for key in ("backend", "algo") if key in base and key not in draft.data]
-    places = [(part, key) for part in ("policy", "hyperparams") for key in base.get(part, {})]
+    places: list[Key] = [(part, key) for part in ("policy", "hyperparams", "eval") for key in base.get(part) or {}]
+    nets = get(base, ("policy", "kwargs"), {})
+    if get(own, ("policy", "kwargs")):  # some of the networks are the file's
+        places += [("policy", "kwargs", key) for key in nets]
     for place in (*places, ("env", "n_envs"), ("env", "frame_stack")):
         if get(base, place) is not None and get(own, place) is None and place not in draft.unknown:
-            filled.append(".".join(place))
+            filled.append(".".join(map(str, place)))
     whose = get(base, ("env", "id"))
     if whose is not None and get(own, ("env", "id")) is None and get(own, ("env", "spaces")) is None:
         filled.insert(0, f"the environment ({whose})")

@@ -11,7 +11,7 @@ of these names. What they mean in the words of a library is known once the run t
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from legroom.errors import BadInput
 from legroom.model.draft import Draft, get
 from legroom.reading.interpreter.evaluator import fold
 from legroom.reading.interpreter.values import NotKnown, Symbol, Unfoldable, plain
-from legroom.reading.reading_notes import note
+from legroom.reading.reading_notes import listed, note
 from legroom.reading.source import nodes_of, parse_module, walk
 from legroom.reading.yamls import Key, Lines
 
@@ -44,7 +44,10 @@ NAMES: dict[str, Key] = {
     ),
     **dict.fromkeys(("total_timesteps", "timesteps", "num_timesteps", "n_timesteps"), ("total_timesteps",)),
     **dict.fromkeys(("learning_rate", "lr"), ("hyperparams", "learning_rate")),
-    **dict.fromkeys(("gamma", "discount"), ("hyperparams", "gamma")),
+    **dict.fromkeys(("gamma", "discount", "discounting", "discount_factor"), ("hyperparams", "gamma")),
+    **dict.fromkeys(("entropy_cost", "entropy_coef", "entropy_coeff"), ("hyperparams", "ent_coef")),
+    **dict.fromkeys(("value_loss_coef", "value_coef", "vf_loss_coeff"), ("hyperparams", "vf_coef")),
+    **dict.fromkeys(("clip_epsilon", "clipping_epsilon", "clip_coef", "clip_param"), ("hyperparams", "clip_range")),
     **dict.fromkeys(("target_update_interval", "target_sync"), ("hyperparams", "target_update_interval")),
     **{
         name: ("hyperparams", name)
@@ -77,8 +80,8 @@ CONFIG_DICTS = (*CONFIG_CLASSES, "params", "settings")
 MAIN_FUNCTIONS = ("main", "train", "run", "run_training")
 HIDDEN = frozenset({"hidden_sizes", "hidden_layers", "hidden_layer_sizes", "hidden_dims", "hidden_units", "layers"})
 NETWORKS = {**dict.fromkeys(("actor", "policy", "pi"), "pi"), **dict.fromkeys(("critic", "value", "vf"), "vf")}
+MANY_ENVS = 64  # so many are simulated on a GPU
 LEAST_ENTRY = 2  # settings of a run in a mapping of a mapping of configurations
-MOST_NAMED = 12  # unused sizes or sections that are named; of more the rest is counted
 
 
 def drafts(text: str, path: str) -> list[Draft]:
@@ -117,7 +120,7 @@ def settings_draft(data: dict[Any, Any], lines: Lines, path: str) -> Draft | Non
         str(key) for key, value in data.items() if isinstance(value, dict) and not any(u[0] == key for u in used)
     ]
     if sections:
-        note(f"sections not read: {_listed(sections)}")
+        note(f"sections not read: {listed(sections)}")
     note(f"read from {path}: {', '.join('.'.join(map(str, key)) for key in used)}")
     draft.data.setdefault("env", {})
     return draft
@@ -160,7 +163,7 @@ def _put_named(draft: Draft, values: list[tuple[Key, Any, int | None]]) -> list[
             draft.put(place, value, line)
             used.append(key)
     if unused and used:
-        note(f"not used, though they look like sizes: {_listed(unused)}")
+        note(f"not used, though they look like sizes: {listed(unused)}")
     return used
 
 
@@ -171,11 +174,6 @@ def _place(key: Key) -> Key | None:
         network = NETWORKS.get(str(key[-2]).lower())
         return None if network is None else ("policy", "kwargs", "net_arch", network)
     return NAMES.get(name)
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def _is_size(name: str, value: Any) -> bool:
@@ -232,9 +230,17 @@ def settle(draft: Draft, given: Collection[Key]) -> None:
     if not get(data, ("env", "spaces")) and not get(data, ("env", "id")):
         missing["spaces"] = "--set env.spaces='{observation: ..., action: ...}'"
     if missing:
-        hint = f"add --like RUN, such as --like gameboy:default, or {' '.join(missing.values())}"
+        hint = f"add --like RUN, such as {example(data)}, or {' '.join(missing.values())}"
         raise BadInput(f"no {' and no '.join(missing)} found in this file", path=draft.path, hint=hint)
     finish(draft, given)
+
+
+def example(data: Mapping[str, Any]) -> str:
+    """A named run that such settings may be laid on, as those with a replay buffer or with very many environments."""
+    if get(data, ("hyperparams", "buffer_size")) is not None:
+        return "--like fire:medium"
+    envs = get(data, ("env", "n_envs"))
+    return "--like robot:default" if isinstance(envs, int) and envs >= MANY_ENVS else "--like gameboy:default"
 
 
 def finish(draft: Draft, given: Collection[Key]) -> None:

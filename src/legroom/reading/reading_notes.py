@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+MOST_NAMED = 12  # keys or sections that a note names; of more the rest is counted
 _NOTES: ContextVar[list[str] | None] = ContextVar("reading_notes", default=None)
 
 
@@ -28,3 +29,9 @@ def note(text: str) -> None:
     notes = _NOTES.get()
     if notes is not None and text not in notes:
         notes.append(text)
+
+
+def listed(names: list[str]) -> str:
+    """Names of a note, cut to a readable number."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
