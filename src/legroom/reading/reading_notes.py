@@ -31,7 +31,6 @@ def note(text: str) -> None:
         notes.append(text)
 
 
-def listed(names: list[str]) -> str:
+def listed(names: list[str], most: int = MOST_NAMED) -> str:
     """Names of a note, cut to a readable number."""
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
