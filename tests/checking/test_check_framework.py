@@ -213,8 +213,6 @@ def test_dry_run_shows_the_change_and_makes_none(tmp_path):
 def test_named_runs_are_checked_and_never_fixed():
     assert names(look("robot:gpu_8gb")).count("brax-divisibility") == 1
     assert len(look("robot")) == 7
-    done = legroom("--fix", "robot:gpu_8gb")
-    assert done.returncode == 2 and "legroom fit robot:gpu_8gb" in done.stderr
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -449,3 +447,28 @@ def test_values_of_a_programs_own_settings_are_no_mistakes(tmp_path):
     file.write_text(f"algorithm: PPO\nrl: {{{rl}, clip_range: 0.1}}\nn_envs: 8\nexpert: x\nvenv: y\n")
     (checked,) = check([str(file)], machine=MACHINE, budget=BUDGET)
     assert not [finding for finding in checked.findings if finding.severity == "error"]
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("ppo: {num_envs: 1024, batch_size: 256, num_minibatches: 2}\n", {"num_minibatches": 4}),
+        ("num_envs: 96\nbatch_size: 64\nunroll_length: 5\nentropy_cost: 0.1\nnum_timesteps: 9\n", {"batch_size": 66}),
+        ("ppo:\n  num_envs: 256\n  batch_size: 128\n  num_timesteps: 100000\n", {}),
+        ("ppo:\n  num_envs: 512\n  batch_size: 128\n  num_minibatches: 4  # 128x4=512\n", {}),
+    ],
+)
+def test_a_section_with_brax_keys_is_brax_ppo(text, fix, tmp_path):
+    file = write(tmp_path, text, "gpu.yaml")
+    (checked,) = look(file, select=["brax-divisibility"])
+    assert checked.understanding.kind == "understood"
+    fix_file(str(file), checked.fixes)
+    assert all(f"{name}: {value}" in file.read_text() for name, value in fix.items())
+    assert look(file, select=["brax-divisibility"])[0].findings == () and bool(checked.fixes) == bool(fix)
+
+
+def test_fixing_a_named_run_prints_the_command_that_trains_it_repaired(tmp_path):
+    done = legroom("--fix", "robot:gpu_8gb")
+    command = "legroom train robot:gpu_8gb --set hyperparams.num_minibatches=4"
+    assert done.returncode == 1 and command in " ".join(done.stdout.split())
+    assert legroom("robot:gpu_8gb", *command.split()[-2:]).returncode == 0

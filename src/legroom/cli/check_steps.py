@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from legroom.checking.check import check, chosen_rules, find_rule
-from legroom.checking.fixing import fix_file
+from legroom.checking.fixing import applied, fix_file
 from legroom.cli import options
 from legroom.cli.baseline import without_known, write_baseline
 from legroom.cli.check_options import Format
@@ -18,8 +18,10 @@ from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.machine import probe
 from legroom.model.checked import Checked
 from legroom.model.rule import Fix
+from legroom.named_runs import workloads
+from legroom.reading.constants import walked_settings
 from legroom.reading.project_file import Project, read_project
-from legroom.reading.user_files import is_directory, is_file
+from legroom.reading.yamls import parse_yaml
 from legroom.rendering.console import document, say
 from legroom.rendering.findings_formats import github_text, sarif_text
 from legroom.rendering.findings_text import check_json, check_text, fixes_text, rule_text, rules_text
@@ -93,7 +95,10 @@ def carry_out(asked: Asked) -> int:
     elif asked.form is Format.TEXT:
         told = [f"{dropped:,} findings are in the baseline {asked.baseline}"] if dropped else []
         text = check_text(checked, budget, everything=asked.everything)
-        fixes = fixes_text(made, checked, dry_run=asked.dry_run) if asked.fix else ()
+        fixes: list[Any] = list(_repairs(checked)) if asked.fix else []
+        fixes += (
+            fixes_text(made, checked, dry_run=asked.dry_run) if asked.fix and (made or not fixes) else [""] * asked.fix
+        )
         say([*fixes, *text, *told])
     else:
         say(github_text(checked) if asked.form is Format.GITHUB else sarif_text(checked, chosen_rules()))
@@ -103,10 +108,13 @@ def carry_out(asked: Asked) -> int:
 def _fixed(
     look: Callable[[], list[Checked]], paths: list[str], *, dry_run: bool
 ) -> tuple[list[Checked], list[FixedFile]]:
-    """Make the fixes of all files; return what a check says afterwards, and what was changed in each file."""
-    _refuse_named_runs(paths)
+    """Make the fixes of all files; return what a check says afterwards, and what was changed in each file.
+
+    A named run is legroom's own and stays as it is.
+    """
     checked = look()
-    made = [(each.path, *fix_file(each.path, each.fixes, dry_run=dry_run)) for each in checked if each.fixes]
+    own = [each for each in checked if each.fixes and (each.path in paths or not _is_ours(each))]
+    made = [(each.path, *fix_file(each.path, each.fixes, dry_run=dry_run)) for each in own]
     if not dry_run and any(fixes for _, fixes, _ in made):
         checked = look()
     return checked, made
@@ -116,11 +124,21 @@ def _split(texts: list[str] | None) -> list[str]:
     return [part.strip() for text in texts or [] for part in text.split(",") if part.strip()]
 
 
-def _refuse_named_runs(paths: list[str]) -> None:
-    for path in paths:
-        if not is_file(path) and not is_directory(path) and not is_file(path.rpartition(":")[0]):
-            hint = f"legroom fit {path} -o run.yaml writes a fixed copy"
-            raise BadInput(f"{path} is a named run of legroom, which --fix cannot change", hint=hint)
+def _is_ours(each: Checked) -> bool:
+    """Return whether a file is that of a named run."""
+    return any(each.path == str(file) for workload in workloads() for file in workload.run_files().values())
+
+
+def _repairs(checked: list[Checked]) -> Iterator[str]:
+    """Yield for each named run that fixes would change the command that trains it repaired."""
+    for each in checked:
+        if each.subject is None or not each.fixes or not _is_ours(each):
+            continue
+        name, text = each.subject.runs[0].run.name, each.subject.text
+        old, new = (dict(walked_settings(parse_yaml(one)[0])) for one in (text, applied(text, each.fixes)[0]))
+        changed = [key for key, value in new.items() if not isinstance(value, dict) and old.get(key) != value]
+        settings = " ".join(f"--set {'.'.join(map(str, key))}={new[key]}" for key in changed)
+        yield f"{name} is legroom's own and stays as it is; repaired: legroom train {name} {settings}"
 
 
 def _made_json(made: list[FixedFile], dry_run: bool) -> dict[str, Any]:

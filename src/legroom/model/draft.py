@@ -29,7 +29,9 @@ class Draft:
             keys the overrides have set.
         settled: keys that already mean what a run file means, whatever kind of file they stand in.
         base: the script whose run the constants are laid on.
-        others: settings that a run file has no place for, by name: they may be arguments of the environment.
+        others: settings that a run file has no place for, by name: value, line, and what the user calls it. They may be
+            arguments of the environment.
+        used: what the user calls the settings that were read, where those that were not are listed.
         finish: the part of `settle` that refuses nothing, for those who want to know what can be known.
     """
 
@@ -44,7 +46,8 @@ class Draft:
     settled: set[Key] = field(default_factory=set)
     doubted: set[Key] = field(default_factory=set)
     base: str | None = None
-    others: dict[str, tuple[Any, int | None]] = field(default_factory=dict)
+    others: dict[str, tuple[Any, int | None, str]] = field(default_factory=dict)
+    used: list[str] = field(default_factory=list)
 
     def put(self, key: Key, value: Any, line: int | None = None) -> None:
         """Set `key` (a path) to `value`, making the mappings on the way."""

@@ -12,16 +12,14 @@ import difflib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from legroom.backends.base import backend_of
 from legroom.backends.default import DEFAULT_BACKEND
 from legroom.errors import BadInput, NotARun, NotKnownYet
-from legroom.model.draft import Draft, copied, get, merged, only_entry
+from legroom.model.draft import Draft, get, merged, only_entry
 from legroom.model.run import Run
 from legroom.model.trusted import run_from_trusted
 from legroom.named_runs import find_workload, run_names, workloads
 from legroom.reading import yamls
 from legroom.reading.reading_budget import bounded_reading
-from legroom.reading.reading_notes import note
 from legroom.reading.user_files import is_directory, is_file, read_text, refuse_log
 from legroom.reading.workload_options import split_overrides, with_options
 from legroom.reading.yamls import Lines
@@ -345,6 +343,8 @@ def _own_program(text: str, path: str) -> list[Draft]:
     if loaded is not None and len(found) == 1 and found[0] is not loaded:
         found[0].data = merged(found[0].data, loaded.data)
         found[0].lines |= loaded.lines
+        found[0].others = loaded.others | found[0].others
+        found[0].used = loaded.used + found[0].used
         found[0].unknown = {key: why for key, why in found[0].unknown.items() if get(loaded.data, key) is None}
     return found
 
@@ -353,51 +353,10 @@ def laid_over(draft: Draft, like: str | None) -> Draft:
     """Return the draft on top of the run that `like` names."""
     if like is None:
         return draft
+    from legroom.reading.completing import completed
+
     bases = named_drafts(like, single=True) or _from_target(like, ())
-    run = _checked(bases[0], ())
-    base = run.model_dump(exclude_defaults=True)
-    for key in ("name", "description", "recommended_for", "source"):
-        base.pop(key, None)
-    own_algo = draft.data.get("algo")
-    if own_algo is not None and str(own_algo).lower() != str(base.get("algo")).lower():
-        base.pop("hyperparams", None)  # another algorithm's
-    if get(draft.data, ("policy", "kwargs", "features_extractor_class")) is not None:
-        base.get("policy", {}).pop("features_extractor", None)  # the file has one of its own
-    own_id = get(draft.data, ("env", "id"))
-    if own_id is not None and own_id != get(base, ("env", "id")):
-        counts = ("n_envs", "workers", "envs_per_worker")  # another environment's spaces would be a wrong figure
-        base["env"] = {key: value for key, value in base.get("env", {}).items() if key in counts}
-    if own_id is None and get(base, ("env", "id")) is not None and backend_of(run).env_task(run) is None:
-        # the environment is part of what is compiled, and decides nearly all of the bill
-        whose = f"{like} ({get(base, ('env', 'id'))})"
-        note(f"WARNING: billed with the environment of {whose}, not with your own: the file names none")
-    for name in get(base, ("env", "kwargs"), {}) if own_id is None else ():
-        if name in draft.others:  # SIMS = 25 of a program whose environment is made with sims
-            draft.put(("env", "kwargs", name), *draft.others[name])
-    _say_what_was_filled(base, draft, like)
-    replaced = {key: draft.unknown.pop(key) for key in list(draft.unknown) if get(base, key) is not None}
-    if replaced:
-        told = [f"{'.'.join(map(str, key))} (line {line}: {text})" for key, (line, text) in replaced.items()]
-        note(f"taken from {like}, as only running {draft.path} could tell: {', '.join(told)}")
-    draft.data = merged(base, copied(draft.data))
-    return draft
-
-
-def _say_what_was_filled(base: dict[str, Any], draft: Draft, like: str) -> None:
-    """Note what of the run that completes a file is not in the file, and whose environment it is."""
-    own = {"backend": base.get("backend", DEFAULT_BACKEND), "algo": base.get("algo"), **copied(draft.data)}
-    if draft.finish is not None:  # its words in those of the library
-        draft.finish(Draft(draft.name, draft.path, own, dict(draft.lines)), ())
-    filled: list[str] = [key for key in ("backend", "algo") if key in base and key not in draft.data]
-    places = [(part, key) for part in ("policy", "hyperparams") for key in base.get(part, {})]
-    for place in (*places, ("env", "n_envs"), ("env", "frame_stack")):
-        if get(base, place) is not None and get(own, place) is None and place not in draft.unknown:
-            filled.append(".".join(place))
-    whose = get(base, ("env", "id"))
-    if whose is not None and get(own, ("env", "id")) is None and get(own, ("env", "spaces")) is None:
-        filled.insert(0, f"the environment ({whose})")
-    if filled:
-        note(f"taken from {like}, as {draft.path or draft.name} does not say it: {', '.join(filled)}")
+    return completed(draft, _checked(bases[0], ()), like)
 
 
 def no_such_run(target: str) -> BadInput:

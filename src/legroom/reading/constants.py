@@ -11,7 +11,7 @@ of these names. What they mean in the words of a library is known once the run t
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from legroom.errors import BadInput
 from legroom.model.draft import Draft, get
 from legroom.reading.interpreter.evaluator import fold
 from legroom.reading.interpreter.values import NotKnown, Symbol, Unfoldable, plain
-from legroom.reading.reading_notes import note
+from legroom.reading.reading_notes import MOST_NAMED, listed, note
 from legroom.reading.source import nodes_of, parse_module, walk
 from legroom.reading.yamls import Key, Lines
 
@@ -44,8 +44,14 @@ NAMES: dict[str, Key] = {
     ),
     **dict.fromkeys(("total_timesteps", "timesteps", "num_timesteps", "n_timesteps"), ("total_timesteps",)),
     **dict.fromkeys(("learning_rate", "lr"), ("hyperparams", "learning_rate")),
-    **dict.fromkeys(("gamma", "discount"), ("hyperparams", "gamma")),
-    **dict.fromkeys(("target_update_interval", "target_sync"), ("hyperparams", "target_update_interval")),
+    **dict.fromkeys(("gamma", "discount", "discounting", "discount_factor"), ("hyperparams", "gamma")),
+    **dict.fromkeys(("entropy_cost", "entropy_coef", "entropy_coeff"), ("hyperparams", "ent_coef")),
+    **dict.fromkeys(("value_loss_coef", "value_coef", "vf_loss_coeff"), ("hyperparams", "vf_coef")),
+    **dict.fromkeys(("clip_epsilon", "clipping_epsilon", "clip_coef", "clip_param"), ("hyperparams", "clip_range")),
+    **dict.fromkeys(
+        ("target_update_interval", "target_update_frequency", "target_sync", "target_sync_every"),
+        ("hyperparams", "target_update_interval"),
+    ),
     **{
         name: ("hyperparams", name)
         for name in (
@@ -77,8 +83,8 @@ CONFIG_DICTS = (*CONFIG_CLASSES, "params", "settings")
 MAIN_FUNCTIONS = ("main", "train", "run", "run_training")
 HIDDEN = frozenset({"hidden_sizes", "hidden_layers", "hidden_layer_sizes", "hidden_dims", "hidden_units", "layers"})
 NETWORKS = {**dict.fromkeys(("actor", "policy", "pi"), "pi"), **dict.fromkeys(("critic", "value", "vf"), "vf")}
+MANY_ENVS = 64  # so many are simulated on a GPU
 LEAST_ENTRY = 2  # settings of a run in a mapping of a mapping of configurations
-MOST_NAMED = 12  # unused sizes or sections that are named; of more the rest is counted
 
 
 def drafts(text: str, path: str) -> list[Draft]:
@@ -117,8 +123,7 @@ def settings_draft(data: dict[Any, Any], lines: Lines, path: str) -> Draft | Non
         str(key) for key, value in data.items() if isinstance(value, dict) and not any(u[0] == key for u in used)
     ]
     if sections:
-        note(f"sections not read: {_listed(sections)}")
-    note(f"read from {path}: {', '.join('.'.join(map(str, key)) for key in used)}")
+        note(f"sections not read: {listed(sections)}")
     draft.data.setdefault("env", {})
     return draft
 
@@ -142,16 +147,13 @@ def _entries(value: Any, path: str, line: int) -> Iterator[Draft]:
 
 
 def _put_named(draft: Draft, values: list[tuple[Key, Any, int | None]]) -> list[Key]:
-    """Put what has a place in a run file into the draft; return the names that were used. Unused sizes are noted."""
+    """Put what has a place in a run file into the draft; return the names that were used. The rest is in `others`."""
     used: list[Key] = []
-    unused = []
     for key, value, line in values:
-        place = _place(key)
+        place, label = _place(key), ".".join(map(str, key))
         if place is None:
-            if isinstance(value, bool | int | float | str):
-                draft.others.setdefault(str(key[-1]).lower(), (value, line))
-            if _is_size(str(key[-1]), value):
-                unused.append(".".join(map(str, key)) + (f" (line {line})" if line is not None else ""))
+            if isinstance(value, bool | int | float | str | list):
+                draft.others.setdefault(str(key[-1]).lower(), (value, line, label))
         elif len(key) > 1 and place in draft.lines:
             continue  # of an inner section, as that of an evaluation
         elif isinstance(value, NotKnown):
@@ -159,8 +161,7 @@ def _put_named(draft: Draft, values: list[tuple[Key, Any, int | None]]) -> list[
         elif _fits(place, value):
             draft.put(place, value, line)
             used.append(key)
-    if unused and used:
-        note(f"not used, though they look like sizes: {_listed(unused)}")
+    draft.used += list(dict.fromkeys(".".join(map(str, key)) for key in used))
     return used
 
 
@@ -173,13 +174,9 @@ def _place(key: Key) -> Key | None:
     return NAMES.get(name)
 
 
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more
-
-
-def _is_size(name: str, value: Any) -> bool:
+def _is_size(label: str, value: Any) -> bool:
     """Return whether a constant looks like something that memory depends on: `OBS_SHAPE = (72, 80, 3)`."""
+    name = label.rpartition(".")[2]
     numbers = value if isinstance(value, list) else [value]
     whole = bool(numbers) and all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in numbers)
     return whole and any(word in name.lower() for word in SIZE_WORDS)
@@ -232,9 +229,31 @@ def settle(draft: Draft, given: Collection[Key]) -> None:
     if not get(data, ("env", "spaces")) and not get(data, ("env", "id")):
         missing["spaces"] = "--set env.spaces='{observation: ..., action: ...}'"
     if missing:
-        hint = f"add --like RUN, such as --like gameboy:default, or {' '.join(missing.values())}"
+        hint = f"add --like RUN, such as {example(data)}, or {' '.join(missing.values())}"
         raise BadInput(f"no {' and no '.join(missing)} found in this file", path=draft.path, hint=hint)
     finish(draft, given)
+    _say_what_was_used(draft)
+
+
+def _say_what_was_used(draft: Draft) -> None:
+    """Note once what of a file the bill was made of, and what changes nothing in it: sizes first, and words last."""
+    unused = [
+        (not _is_size(label, value), isinstance(value, str), label if line is None else f"{label} (line {line})")
+        for value, line, label in draft.others.values()
+        if label.isupper() or _is_size(label, value)
+    ]
+    names = listed([label for *_, label in sorted(unused, key=lambda each: each[:2])], most=2 * MOST_NAMED)
+    rest = f"; not used: {names}" if unused else ""
+    if draft.used:
+        note(f"read from {draft.path}: {listed(draft.used)}{rest}")
+
+
+def example(data: Mapping[str, Any]) -> str:
+    """A named run that such settings may be laid on, as those with a replay buffer or with very many environments."""
+    if get(data, ("hyperparams", "buffer_size")) is not None:
+        return "--like fire:medium"
+    envs = get(data, ("env", "n_envs"))
+    return "--like robot:default" if isinstance(envs, int) and envs >= MANY_ENVS else "--like gameboy:default"
 
 
 def finish(draft: Draft, given: Collection[Key]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+MOST_NAMED = 12  # keys or sections that a note names; of more the rest is counted
 _NOTES: ContextVar[list[str] | None] = ContextVar("reading_notes", default=None)
 
 
@@ -28,3 +29,8 @@ def note(text: str) -> None:
     notes = _NOTES.get()
     if notes is not None and text not in notes:
         notes.append(text)
+
+
+def listed(names: list[str], most: int = MOST_NAMED) -> str:
+    """Names of a note, cut to a readable number."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from stable_baselines3.common.type_aliases import PyTorchObs
 
 from legroom_workloads.fire.exploring import line_cells
 from legroom_workloads.fire.nets import CellPolicy
@@ -39,18 +38,21 @@ class LinePolicy(CellPolicy):
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         """Return the best cells, or for all environments random lines where it may explore and chance says so."""
         if not deterministic and np.random.rand() < self.lines:
-            tensors, is_batch = self.obs_to_tensor(observation)
+            assert isinstance(observation, np.ndarray)
+            is_batch = observation.ndim > len(self.observation_space.shape or ())
             shape = self.action_space.shape or ()  # of one action: (K,), or () where K is 1
-            sets = self.explore(tensors, *(shape or (1,)))
+            sets = self.explore(observation if is_batch else observation[None], *(shape or (1,)))
             actions = sets.reshape(len(sets), *shape)
             return (actions if is_batch else actions[0]), state
         return super().predict(observation, state, episode_start, deterministic)
 
-    def explore(self, observations: PyTorchObs, count: int) -> np.ndarray:
-        """Return sets to try out, [B, count]: parts of random straight lines, by NumPy's global generator."""
-        assert isinstance(observations, torch.Tensor)
+    def explore(self, observations: np.ndarray, count: int) -> np.ndarray:
+        """Return sets to try out, [B, count]: parts of random straight lines, by NumPy's global generator.
+
+        They follow from observations on the host, so no GPU is waited for.
+        """
         height, width = observations.shape[2:]
-        allowed = self.action_mask(observations).reshape(-1, height, width).cpu().numpy()
+        allowed = self.action_mask(torch.from_numpy(observations)).reshape(-1, height, width).numpy()
         rng = np.random.default_rng(np.random.randint(2**31))
         sets = np.zeros((len(allowed), count), np.int64)
         for cells, mask in zip(sets, allowed, strict=True):

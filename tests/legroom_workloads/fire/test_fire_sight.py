@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from legroom.backends.sb3.algorithms.set_policy import choosing_sets
+from legroom.backends.sb3.trace import trace_run
+from legroom.reading import read
 from legroom_workloads.fire.env import FireEnv
 from legroom_workloads.fire.exploring import line_cells
 from legroom_workloads.fire.line_policy import LinePolicy
@@ -107,3 +109,12 @@ def test_the_picture_is_drawn_from_the_last_episode(tmp_path):
         pass
     draw(env, tmp_path / "after.png")
     assert (tmp_path / "after.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+def test_a_run_that_draws_lines_by_chance_is_traced_whatever_chance_says(share):
+    run = read("fire:learn", overrides=[("policy.kwargs.lines", str(share))])
+    for device in ("cpu", "cuda"):
+        net, again = (trace_run(run, device) for _ in range(2))
+        assert (net.parameters, net.weights) == (2 * 3362, 2 * 3362 * 4)  # with the targets
+        assert net.events == again.events  # the same question, the same answer

@@ -40,7 +40,8 @@ def make_training_env(run: Run) -> TrainingEnv:
     """
     env_id = run.env.id
     if env_id is None:
-        raise BadInput("a brax run needs env.id", path=run.source, hint="a brax name, or module:Class")
+        hint = "--like RUN, such as --like robot:default, or --set env.id=NAME: a brax name (ant), or module:Class"
+        raise BadInput("a brax run needs env.id", path=run.source, hint=hint)
     if run.env.wrappers or run.env.frame_stack or run.env.normalize:
         raise BadInput(
             "env.wrappers, frame_stack and normalize are gymnasium's; brax wraps environments itself",

@@ -70,6 +70,11 @@ class Sb3Backend(Backend):
 
         return drafts(text, path)
 
+    def adopt_words(self, data: dict[str, Any], own: Collection[Key]) -> list[str]:
+        from legroom.backends.sb3.vocabulary import adopt_words
+
+        return adopt_words(data, own)
+
     def translate_hyperparams(self, data: dict[str, Any], given: Collection[Key]) -> Mapping[str, str]:
         from legroom.backends.sb3.vocabulary import translate_minibatches
 

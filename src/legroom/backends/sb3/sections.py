@@ -4,13 +4,15 @@
     env_settings: {n_envs: 4}
 
 There is no standard. The algorithm is named somewhere, and a key that is an argument of its constructor means that
-argument in whatever section it stands. What is left is named in a note: a network or a grid that the program builds
-from it is not on the bill.
+argument in whatever section it stands. The grid of the environment may stand in a file of its own beside it
+(`env_small.yaml` beside `train_small.yaml`). What is left is named in a note: a network that the program builds from it
+is not on the bill.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,11 @@ from legroom.errors import BadInput
 from legroom.model.algorithms import Algorithm
 from legroom.model.draft import Draft, only_entry
 from legroom.model.file_kind import FileKind
+from legroom.reading.completing import EXTRACTOR, GRIDS
 from legroom.reading.constants import walked_settings
-from legroom.reading.reading_notes import note
-from legroom.reading.yamls import Key, Lines
+from legroom.reading.reading_notes import listed, note
+from legroom.reading.user_files import is_file, read_text
+from legroom.reading.yamls import Key, Lines, parse_yaml
 
 _ALGORITHM = frozenset({"algo", "algorithm", "algorithm_name", "algo_name", "agent", "model_class", "rl_algorithm"})
 _SB3_ALONE = frozenset({"MaskablePPO", "RecurrentPPO", "QRDQN", "TQC", "CrossQ"})  # no other library's names
@@ -107,7 +111,7 @@ def _says_sb3(data: dict[Any, Any]) -> bool:
 
 def _draft(found: tuple[Algorithm, Key], data: dict[Any, Any], lines: Lines, path: str) -> Draft:
     algorithm, named = found
-    draft = Draft(Path(path).stem, path)
+    draft = Draft(Path(path).stem, path, settle=_settle)
     draft.put(("algo",), algorithm.name, lines.get(named))
     draft.put(("env",), {})
     used: set[Key] = {named}
@@ -118,6 +122,11 @@ def _draft(found: tuple[Algorithm, Key], data: dict[Any, Any], lines: Lines, pat
             place = ("hyperparams", name)
         if name == "policy" and isinstance(value, str):
             place = ("policy", "name")
+        if isinstance(value, str) and "extractor" in str(key[-2:]).lower():
+            draft.others.setdefault(EXTRACTOR, (value, lines.get(key), ".".join(map(str, key))))
+        if name in GRIDS:
+            draft.others.setdefault(name, (value, lines.get(key), ".".join(map(str, key))))
+            used.add(key)
         if place is None or place in draft.lines or _is_inside(key, used):
             continue
         draft.put(place, value, lines.get(key))
@@ -125,7 +134,33 @@ def _draft(found: tuple[Algorithm, Key], data: dict[Any, Any], lines: Lines, pat
     if ("env", "n_envs") not in draft.lines:  # the program that reads the file knows it
         draft.unknown[("env", "n_envs")] = (lines.get(named), "not in this file")
     _say_what_was_left(data, used)
+    _read_beside(draft)
     return draft
+
+
+def _read_beside(draft: Draft) -> None:
+    """Take the environment's grid from the file beside a training's that has its name, with env for train."""
+    file = Path(draft.path or "")
+    names = (re.sub("train(ing)?", "env", file.stem), "env")
+    beside = next((one for one in (file.with_stem(name) for name in names) if one != file and is_file(str(one))), None)
+    if beside is None or draft.others.keys() & set(GRIDS):
+        return
+    try:
+        data, _ = parse_yaml(read_text(str(beside)), str(beside))
+    except BadInput:
+        note(f"not read, as it is not valid YAML: {beside}")
+        return
+    for key, value in walked_settings(data) if isinstance(data, dict) else ():
+        if key[-1] in GRIDS:
+            draft.others.setdefault(str(key[-1]), (value, None, f"{'.'.join(map(str, key))} of {beside.name}"))
+
+
+def _settle(draft: Draft, given: Collection[Key]) -> None:
+    """Note which of the settings of the environment and the network the bill was made of, and which it was not."""
+    if draft.used:
+        note(f"also read: {listed(draft.used)}")
+    if draft.others:
+        note(f"not used: {listed([label for *_, label in draft.others.values()])}")
 
 
 def _is_inside(key: Key, used: set[Key]) -> bool:

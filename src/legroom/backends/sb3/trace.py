@@ -12,6 +12,7 @@ Mirrors the `learn` methods of stable-baselines3 2.9 (on_policy_algorithm.py, of
 from __future__ import annotations
 
 import math
+import random
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -35,6 +36,7 @@ from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3 import algorithms, microbatch
 from legroom.backends.sb3.bf16 import autocast_as_on
 from legroom.backends.sb3.building import build_model, importable, own_line, stub_env
+from legroom.backends.sb3.judging import untouched_randomness
 from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.device import exact_pieces
 from legroom.device.event_chunks import repeat, shorten
@@ -109,6 +111,9 @@ def _trace(
     checks = Distribution._validate_args
     with ExitStack() as stack:
         stack.enter_context(importable(run))
+        stack.enter_context(untouched_randomness())
+        random.seed(0)  # a policy of the user's own may draw what it does: the same question gets the same answer
+        np.random.seed(0)
         if on_cuda:
             stack.enter_context(autocast_as_on_card(stack.enter_context(operators_as_on_card(card))))
             stack.enter_context(foreach_as_on_cuda())

@@ -56,3 +56,12 @@ def translate_minibatches(data: dict[str, Any], given: Collection[Key]) -> dict[
     if isinstance(steps, int) and isinstance(envs, int) and ("batch_size" not in hyper or MINIBATCHES in given):
         hyper["batch_size"] = max(steps * envs // count, 1)
     return {}
+
+
+def adopt_words(data: dict[str, Any], own: Collection[Key]) -> list[str]:
+    """Take the minibatches of a file that counts them, not the batch size of the run that completes it."""
+    if MINIBATCHES in own and ("hyperparams", "batch_size") not in own:
+        data["hyperparams"].pop("batch_size", None)
+        if not whole(data["hyperparams"].get("num_minibatches"), 1)[1]:
+            translate_minibatches(data, own)
+    return []
