@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from legroom.backends.base import backend_of
 from legroom.backends.default import DEFAULT_BACKEND
 from legroom.errors import BadInput, NotARun, NotKnownYet
-from legroom.model.draft import Draft, copied, get, merged, only_entry
+from legroom.model.draft import Draft, copied, get, made_with, merged, only_entry, stale_keys
 from legroom.model.run import Run
 from legroom.model.trusted import run_from_trusted
 from legroom.named_runs import find_workload, run_names, workloads
@@ -374,6 +374,9 @@ def laid_over(draft: Draft, like: str | None) -> Draft:
     for name in get(base, ("env", "kwargs"), {}) if own_id is None else ():
         if name in draft.others:  # SIMS = 25 of a program whose environment is made with sims
             draft.put(("env", "kwargs", name), *draft.others[name])
+    was = made_with(base.get("env"))
+    for stale in stale_keys(was, merged(base, copied(draft.data)).get("env")):
+        base.get("env", {}).pop(stale, None)
     _say_what_was_filled(base, draft, like)
     replaced = {key: draft.unknown.pop(key) for key in list(draft.unknown) if get(base, key) is not None}
     if replaced:
