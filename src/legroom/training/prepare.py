@@ -177,7 +177,7 @@ def knob_after_failure(training: Training, machine: Machine, allow: Sequence[Pri
     def next_knob(run: Run, failure: Failure) -> tuple[Run, Predicted | None] | None:
         assert failure.place is not None
         known, mode = backend.quick_prediction(run)  # made only now, since most trainings never fail
-        predictor = Predictor(known, machine, mode=mode, device=device, probe_env=False, trust=True)
+        predictor = Predictor(known, machine, mode=mode, device=device, trust=True)
         try:
             found = retreat(predictor.run, failure.place, predictor, allow)
         except LegroomError:  # it is not known what any knob would save
@@ -203,7 +203,7 @@ def _resumed(request: Request, machine: Machine, console: Console) -> Training |
     predicted = None if changes else folder.predicted()
     if predicted is None and not backend_of(run).spreads:
         with console.busy(f"predicting {run.name}"):
-            predictor = _quick_predictor(run, machine, probe_env=False)
+            predictor = _quick_predictor(run, machine)
             predicted = Predicted.of(predictor.footprint(predictor.run))
     device = "cuda" if predicted is not None and predicted.gpu is not None else "cpu"
     training = request.training(asked, run, device, predicted)
@@ -234,15 +234,14 @@ def _seeded(run: Run) -> Run:
     return run if run.seed is not None else run.replace(seed=secrets.randbelow(2**31))
 
 
-def _predictor(run: Run, machine: Machine, *, probe_env: bool = True) -> Predictor:
-    return Predictor(run, machine, mode="auto", device=choose_device(run, machine), probe_env=probe_env, trust=True)
+def _predictor(run: Run, machine: Machine) -> Predictor:
+    return Predictor(run, machine, mode="auto", device=choose_device(run, machine), trust=True)
 
 
-def _quick_predictor(run: Run, machine: Machine, *, probe_env: bool) -> Predictor:
+def _quick_predictor(run: Run, machine: Machine) -> Predictor:
     """Return predictions that take seconds: a compiler, which takes minutes, is asked only to make a run fit."""
     known, mode = backend_of(run).quick_prediction(run)
-    probing = probe_env and mode != "arithmetic"
-    return Predictor(known, machine, mode=mode, device=choose_device(known, machine), probe_env=probing, trust=True)
+    return Predictor(known, machine, mode=mode, device=choose_device(known, machine), trust=True)
 
 
 def _fitted(request: Request, machine: Machine, budget: Budget, console: Console) -> tuple[Run, Footprint] | None:
@@ -251,7 +250,7 @@ def _fitted(request: Request, machine: Machine, budget: Budget, console: Console
     if asked.device == "cuda" and not machine.gpus:
         raise BadInput("--device cuda: no GPU found on this machine", path=asked.source, hint="--device cpu")
     with console.busy(f"predicting {asked.name}"):
-        predictor = (_predictor if request.fit else _quick_predictor)(asked, machine, probe_env=not plain)
+        predictor = (_predictor if request.fit else _quick_predictor)(asked, machine)
         chosen = predictor.run if plain else predictor.freely()
         footprint = predictor.footprint(chosen)
     for finding in footprint.findings:
