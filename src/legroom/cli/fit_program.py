@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -119,17 +118,17 @@ def find_attached(command: Sequence[str], rehearsed: rehearse.Rehearser, *, has_
     Raises:
         SystemExit: interrupted.
     """
-    from legroom.backends.program.attached_search import find_savings, price_of
-    from legroom.backends.program.savings import attaching, by_default
+    from legroom.backends.program.attached_search import find_savings, with_savings
+
+    def predict(command: Sequence[str], environment: Mapping[str, str]) -> ProgramPrediction:
+        return _unless_interrupted(rehearsed(command, environment))
 
     with status("rehearsing", show=not quiet) as shown:
 
         def attempt(savings: Savings) -> Attached:
             words = ", ".join(name if number is None else f"{name}={number}" for name, number in savings.items())
             shown(f"rehearsing with {words}" if words else "rehearsing the program as it is")
-            with attaching(command, savings, os.environ, has_gpu=has_gpu) as attached:
-                prediction = _unless_interrupted(rehearsed(command, attached.environment))
-                return Attached(savings, price_of(savings), prediction, attached.notes(), frozenset(by_default()))
+            return with_savings(command, savings, predict, has_gpu=has_gpu)
 
         return find_savings(attempt)
 

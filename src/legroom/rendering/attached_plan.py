@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from json import dumps
 from typing import Any
 
@@ -85,6 +86,18 @@ def _fits(seen: ProgramPrediction) -> str:
 
 def _needs(seen: ProgramPrediction) -> str:
     return needs_text(seen) + not_reached_text(seen.rehearsal)
+
+
+def with_cure(prediction: ProgramPrediction, tried: Attached, command: Sequence[str]) -> ProgramPrediction:
+    """Return a prediction that names the saving which was tried against it, and whether it helps."""
+    seen = tried.prediction
+    if tried.to_ask_for and seen.fits is not False and seen.rehearsal.stopped not in ("failed", "interrupted"):
+        needs = f"{_fits(seen)}, {_needs(seen)}" if seen.fits or seen.so_far else f"gets past it; {verdict_line(seen)}"
+        return replace(prediction, ways=(f"{train_command(tried, command)} (rehearsed: {needs})", *prediction.ways))
+    names = ",".join(set(tried.savings) - tried.free)
+    why = next((note.text for note in tried.notes if note.name in names and not note.attached), verdict_line(seen))
+    notes = (*prediction.footprint.notes, f"rehearsed again with --with {names}, which does not help: {why}")
+    return replace(prediction, footprint=replace(prediction.footprint, notes=notes))
 
 
 def train_command(best: Attached, command: Sequence[str]) -> str:

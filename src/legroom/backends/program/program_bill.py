@@ -282,6 +282,13 @@ def _findings(rehearsal: Rehearsal) -> Iterator[Finding]:
             "memory: reading Python objects changes their reference counts",
             "keep the data in one NumPy array or tensor instead of a list of objects",
         )  # fmt: skip
+    refused = rehearsal.refused
+    if refused is not None and rehearsal.stopped != "out-of-memory":
+        yield Finding(
+            "program", "host-memory-refused", "warning",
+            f"{_at(refused.file, refused.line)}: {refused.text}; the program caught that and went on to train",
+            path=refused.file or None, line=refused.line or None,
+        )  # fmt: skip
     caught = [oom for oom in rehearsal.out_of_memory if oom.caught]
     if caught:
         first = caught[0]
