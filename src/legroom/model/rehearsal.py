@@ -310,6 +310,8 @@ class Rehearsal:
         python: whether any Python interpreter of the program let the guest in.
         unseen: why what was seen may not be all that it does, where the guest could not look.
         points: (seconds, allocated, reserved) of the card over time.
+        jax_alone: it computes with jax, and uses no torch beside it, though it may import it.
+        constants: of the program that were set from outside.
     """
 
     command: tuple[str, ...]
@@ -348,6 +350,8 @@ class Rehearsal:
     batches: tuple[BatchesSeen, ...] = ()
     same_runs: tuple[SameRun, ...] = ()
     jax: str = ""
+    jax_alone: bool = False
+    constants: tuple[str, ...] = ()
 
     @property
     def failed(self) -> OutOfMemory | None:

@@ -77,6 +77,8 @@ def attached_plan_text(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Pa
         if best is not plan.plain:
             yield f"or put this at the top of your program: import legroom; {attach_line(best)}"
     else:
+        for way in plan.tried[-1].prediction.ways:
+            yield f"try: {way}"
         yield f"its own arguments may help: legroom fit --param NAME=A..B -- {shlex.join(command)}"
 
 
@@ -113,7 +115,11 @@ def attach_line(best: Attached) -> str:
 
 def _table(plan: ProgramPlan) -> Table:
     table = Table(["tried", "price", "GPU", "host", "result"], "wlrrl")
+    effects: set[tuple[str, ...]] = set()
     for one in plan.tried:
+        if one.effective in effects and one is not plan.best:
+            continue  # it found nothing more to attach to
+        effects |= {one.effective} if one is not plan.plain else set()
         seen = one.prediction
         died = seen.rehearsal.stopped == "out-of-memory"
         fits = seen.so_far or seen.fits

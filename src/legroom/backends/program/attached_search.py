@@ -78,6 +78,8 @@ def _steps(allowed: Price, last: Callable[[], Attached]) -> Iterator[Savings]:
         for number in _numbers(one, last()):
             savings[one.name] = number
             yield dict(savings)
+            if one.hooks and not any(word.partition("=")[0] == one.name for word in last().effective):
+                break  # it found nothing to attach to, whatever its number
 
 
 def _short(last: Attached) -> set[str]:

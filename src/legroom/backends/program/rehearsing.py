@@ -265,6 +265,7 @@ class ProgramSeen:
             book.failed.append(FailedRequest(message))
         elif kind == "roles":
             book.take_roles(message)
+            self._messages.setdefault(kind, []).append({})
         elif kind == "cache emptied":
             book.empty_cache(int(message.get("device") or 0))
         elif kind == "context":
@@ -452,6 +453,7 @@ class ProgramSeen:
                 (int(message.get("nbytes") or 0) for message in self._messages.get("collected", [])), default=0
             ),
             batches=tuple(dict.fromkeys(map(_batches_seen, self._messages.get("batches", [])))),
+            constants=tuple({str(message["name"]): None for message in self._messages.get("constant", [])}),
             same_runs=tuple(same_runs(self._messages.get("call", []), self._messages.get("learn", []))),
         )
 
