@@ -97,7 +97,8 @@ def test_kept_snapshots_are_a_finding(tmp_path):
     """Take memory snapshots every 100 frames"""
     (tmp_path / "profiler.py").write_text(
         "import tracemalloc\nimport gymnasium as gym\nenv, taken = gym.make('CartPole-v1'), []\n"
-        "for step in range(1000):\n    env.step(env.action_space.sample())\n    taken.append(tracemalloc.take_snapshot())\n"
+        "for step in range(1000):\n    env.step(env.action_space.sample())\n"
+        "    taken.append(tracemalloc.take_snapshot())\n"
     )
     assert "LR058 snapshots-kept" in ran("check", "profiler.py", cwd=tmp_path, code=1)
 
@@ -230,7 +231,8 @@ def test_a_cache_of_a_class_is_one_per_process(says, tmp_path):
     """Share Read-Only Level Data Across Environments"""
     (tmp_path / "cached.py").write_text(
         "import multiprocessing as m\nclass Cache:\n    levels = {}\ndef tell(q): q.put(len(Cache.levels))\n"
-        "if __name__ == '__main__':\n    c = m.get_context('forkserver')\n    q = c.Queue()\n    Cache.levels[1] = b'level'\n"
+        "if __name__ == '__main__':\n    c = m.get_context('forkserver')\n    q = c.Queue()\n"
+        "    Cache.levels[1] = b'level'\n"
         "    c.Process(target=tell, args=(q,)).start()\n    print(len(Cache.levels), q.get())\n"
     )
     done = subprocess.run([sys.executable, tmp_path / "cached.py"], capture_output=True, text=True, check=True)
