@@ -27,9 +27,10 @@ def main() -> int:
     rows: list[list[object]] = []
     for path in sorted(DATA.glob("*.json.gz")):
         recorded = json.loads(gzip.decompress(path.read_bytes()))
-        right, allocations, segments, taken = replay(recorded)
-        rows.append([path.name.removesuffix(".json.gz"), recorded["source"], f"{right:,} of {allocations:,}",
-                     f"{taken:,} of {segments:,}", "yes" if (right, taken) == (allocations, segments) else "no"])  # fmt: skip
+        right, allocations, taken, segments = replay(recorded)
+        same = "yes" if (right, taken) == (allocations, segments) else "no"
+        name = path.name.removesuffix(".json.gz")
+        rows.append([name, recorded["source"], f"{right:,} of {allocations:,}", f"{taken:,} of {segments:,}", same])
     exact = sum(row[-1] == "yes" for row in rows)
     rows.append([f"{len(rows)} snapshots", "", "", "", f"{exact} of {len(rows)}"])
     columns = ("snapshot", "recorded by", "same address", "same segment", "all the same")
@@ -38,10 +39,11 @@ def main() -> int:
 
 
 def replay(recorded: dict[str, Any]) -> tuple[int, int, int, int]:
-    """Return how many addresses were right of how many allocations, and the segments taken, and of them the right ones."""
+    """Return the right addresses, the allocations, the segments that were taken when recorded so, and those recorded."""
     events = recorded["events"]
     allocator, blocks = at_the_start(recorded)
     right = allocations = segments = taken = 0
+    expected = -1
     for action, address, nbytes, _ in events:
         if action == "segment_alloc":
             allocator.next_address, expected = address, len(allocator.segments) + 1
@@ -62,7 +64,7 @@ def replay(recorded: dict[str, Any]) -> tuple[int, int, int, int]:
             blocks[address] = block
         elif action == "free_completed" and address in blocks:
             allocator.free(blocks.pop(address))
-    return right, allocations, segments, taken
+    return right, allocations, taken, segments
 
 
 def at_the_start(recorded: dict[str, Any]) -> tuple[CachingAllocator, dict[int, Block]]:

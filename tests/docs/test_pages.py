@@ -35,7 +35,10 @@ GENERATED = DOCS / "generated"
 def test_generated_pages_are_what_the_code_says(tmp_path: Path) -> None:
     """python docs/generate.py makes them anew."""
     generate(tmp_path)
-    made, committed = ({str(page.relative_to(folder)): page.read_text() for page in folder.rglob("*.*")} for folder in (tmp_path, GENERATED))  # fmt: skip
+    made, committed = (
+        {str(page.relative_to(folder)): page.read_text() for page in folder.rglob("*.*")}
+        for folder in (tmp_path, GENERATED)
+    )
     assert sorted(made) == sorted(committed)
     assert [name for name in made if made[name] != committed[name]] == []
 
