@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def replay(recorded: dict[str, Any]) -> tuple[int, int, int, int]:
-    """Return the right addresses, the allocations, the segments that were taken when recorded so, and those recorded."""
+    """Return the right addresses, the allocations, the segments taken when recorded so, and those recorded."""
     events = recorded["events"]
     allocator, blocks = at_the_start(recorded)
     right = allocations = segments = taken = 0
