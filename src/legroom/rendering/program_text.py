@@ -260,10 +260,12 @@ def forecast_text(seen: Rehearsal, peak: int) -> str:
     what = f"{last.what.split(',')[0]}, " if last.what else ""
     where = f"{Path(last.file).name}:{last.line}" if last.file else "a large array"
     several = len({(one.file, one.line) for one in filling}) > 1
-    when = "if it is ever filled" if last.seconds is None else last.when
     full = f"when {what}{where}, is full" if what else f"when {where} is full"
     others = ", the last of several" if several else ""
-    return f"{format_size(seen.host.last)} now; {format_size(peak)} {full}{others}, {when}"
+    if last.seconds is None:
+        made = f"{what}{where}" if what else f"what {where} made"
+        return f"{format_size(seen.host.last)} now; up to {format_size(peak)} once {made} is written{others}"
+    return f"{format_size(seen.host.last)} now; {format_size(peak)} {full}{others}, {last.when}"
 
 
 def host_table(prediction: ProgramPrediction) -> Table:

@@ -196,7 +196,7 @@ def next_time_text(watched: Watched) -> str:
     if watched.of_memory or trace.verdict != "ok":
         why = "it ran out of memory" if watched.of_memory else "it was still growing"
         return f"ask for more than {asked}: {why}"
-    return f"ask for {asked}: the peak, {MEASURED_SHARE:.0%} and {format_size(MEASURED_BYTES)}"
+    return f"ask for {asked}: peak + {MEASURED_SHARE:.0%} + {format_size(MEASURED_BYTES)}"
 
 
 def ending_text(watched: Watched) -> str:

@@ -157,7 +157,7 @@ def _capture_link(link: gym.Env[Any, Any]) -> Any:
         return {name: _plain(_since(name, _get(link, name))) for name in ATTRIBUTES[_name(kind)]}
     if isinstance(link, gym.Wrapper) and set(vars(link)) <= PLAIN_WRAPPER:
         return {}
-    raise _Unknown(f"{_name(kind)} offers no get_state and set_state")
+    raise _Unknown(f"{_name(kind)} cannot save its state: it has no get_state and set_state")
 
 
 def _restore_link(link: gym.Env[Any, Any], state: Any) -> None:

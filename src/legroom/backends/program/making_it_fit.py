@@ -58,7 +58,8 @@ def _for_card(rehearsal: Rehearsal, footprint: Footprint, high: int, budget: Bud
 
 def _smaller_batch(rehearsal: Rehearsal, share: float, following: int, vram: int) -> Iterator[str]:
     """Yield batches in pieces and smaller ones, each with its price; how to find the largest where it is a constant."""
-    about = f"activations, batch and scratch take {format_size(following)}, and may take {share:.0%} of that"
+    left = format_size(int(share * following))
+    about = f"activations, batch and scratch need {format_size(following)}; {left} is left for them"
     changed = _with_smaller_argument(rehearsal.command, share)
     if changed is not None:
         yield f"a smaller batch ({about}): legroom predict -- {shlex.join(changed)}"

@@ -345,7 +345,7 @@ def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
         yield "large functions were compiled and not executed: what depends on their values was computed with zeros"
         if rehearsal.host.growing_per_s > GROWTH_MATTERS:
             grew = f"host memory grew by {format_size(rehearsal.host.growing_per_s)} per second"
-            yield f"{grew}: tracing functions takes some, so that growth of the program itself is not told apart"
+            yield f"{grew}: tracing functions takes some, so a leak cannot be ruled out"
         yield (
             f"nvidia-smi will show about {XLA_SHARE:.0%} of the GPU, whatever the program needs: XLA reserves that "
             "when it starts (XLA_PYTHON_CLIENT_PREALLOCATE=false turns it off)"
@@ -456,8 +456,8 @@ def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
     elif not rehearsal.updates:
         if rehearsal.stopped == "seconds":
             yield (
-                f"no optimizer step within {rehearsal.seconds:.0f} s: give your program smaller arguments, "
-                "e.g. --learning-starts"
+                f"no optimizer step within {rehearsal.seconds:.0f} s: allow more time (--seconds 180) or shorten "
+                "the warm-up (such as --learning-starts)"
             )
         elif rehearsal.stopped == "finished":
             yield "the program ended without an optimizer step"

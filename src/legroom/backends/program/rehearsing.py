@@ -524,9 +524,9 @@ class ProgramSeen:
             name, nbytes, axes = str(message.get("name")), int(message.get("nbytes") or 0), message.get("axes")
             if name == "cudnn workspace":
                 nbytes = int(nbytes * CUDNN_SHARE.get(int(axes or 0), CUDNN_SHARE[3]))
-                why = f"cuDNN may take from nothing to twice this for the largest Conv{axes}d; low confidence"
+                why = f"a guess for cuDNN: 0 to 2× this for the largest Conv{axes}d; low confidence"
             else:
-                why = "cuDNN keeps this of a recurrent layer for the backward pass; from nothing to twice this"
+                why = "cuDNN keeps this of a recurrent layer for the backward pass; a guess: 0 to 2× this"
             if name not in largest or largest[name].nbytes < nbytes:
                 largest[name] = Beside(name, nbytes, nbytes, why)
         return list(largest.values())
