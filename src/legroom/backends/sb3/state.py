@@ -55,7 +55,7 @@ __all__ = [
 EXACT = frozenset(
     {"PPO", "MaskablePPO", "A2C", "DQN", "DoubleDQN", "SAC", "TD3", "DDPG", "QRDQN", "TQC", "TRPO", "CrossQ"}
 )
-_LIBRARIES = ("stable_baselines3.", "sb3_contrib.", "legroom.backends.sb3.algorithms.")
+_LIBRARIES = ("stable_baselines3.", "sb3_contrib.", "legroom_workloads.")
 VERSIONS = {name: version(name) for name in ("stable-baselines3", "torch", "numpy", "gymnasium")}
 COUNTERS = (
     "num_timesteps", "_total_timesteps", "_num_timesteps_at_start", "_episode_num", "_n_updates", "_n_calls",
