@@ -30,6 +30,7 @@ from legroom.watching.sampling import TreeSampler
 
 SAMPLE_EVERY_S = 0.25
 MAPPINGS_EVERY_S = 1.0
+SWEEP_COST = 5  # times as long as one takes, between two sweeps of forked processes
 LEAST_MAPPING = 64 * MIB  # smaller ones count where the guest saw them asked for
 LEAST_ASKED = 4 * MIB
 ARENA = 64 * MIB
@@ -110,7 +111,7 @@ class HostWatch:
         self._pid, self._top = program.pid, program.launcher.pid
         self._sampler = TreeSampler(program.pid, Allowance(), lambda pids: None, top=self._top)
         self.files = MappedFiles(program, folder)
-        self._next_sample = self._next_mappings = 0.0
+        self._next_sample = self._next_mappings = self._next_sweep = 0.0
         self._began = time.monotonic()
         self._seen: dict[tuple[int, int], _Seen] = {}
         self.asked: list[dict[str, Any]] = []  # "host-alloc" messages
@@ -159,6 +160,9 @@ class HostWatch:
         now = time.monotonic()
         if now >= self._next_sample:
             self._next_sample = now + SAMPLE_EVERY_S
+            if self._sampler.has_forks and now >= self._next_sweep:  # what a fork copies, no counter shows
+                self._sampler.sweep()
+                self._next_sweep = now + max(MAPPINGS_EVERY_S, SWEEP_COST * (time.monotonic() - now))
             sample = self._sampler.sample()
             if sample is not None:
                 alone = replace(sample, host=sample.host + self._sampler.counted_elsewhere + self.files.unmapped)
@@ -271,10 +275,13 @@ class HostWatch:
         last = steady[len(steady) // 2 :]
         if len(last) < LEAST_SAMPLES:
             return 0.0
+        # workers of a loader come and go with the epochs, and have a forecast of their own
+        first, latest = (each.host - (each.by_role.get("workers", 0) if self.loaders.seen else 0)
+                         for each in (last[0], last[-1]))  # fmt: skip
         seconds = last[-1].t - last[0].t
         arrays = sum(seen.rates(self._steady_from or 0.0)[0] for seen in self._filling())
         filled = seconds * (arrays + self.containers.per_s)
-        grown = last[-1].host - last[0].host - filled
+        grown = latest - first - filled
         return grown / seconds if grown >= LEAST_GROWTH else 0.0
 
 
