@@ -69,7 +69,7 @@ class GrowingContainers:
         """Count; `everywhere`: also dicts of texts and numbers, which Python's collector does not know."""
         lengths, before, grown = {}, self._lengths, []
         tracked = gc.get_objects()
-        inside = gc.get_referents(*tracked) if everywhere else ()
+        inside = [*gc.get_referents(*tracked), *_locals()] if everywhere else []
         for each in itertools.chain(tracked, (each for each in inside if type(each) is dict)):
             if type(each) in _CONTAINERS and len(each) >= LEAST_ELEMENTS and id(each) not in lengths:
                 lengths[id(each)] = len(each)
@@ -214,6 +214,14 @@ def _names(container: Any) -> Iterator[tuple[Any, str, Any]]:
             for name, value in list(frame.f_locals.items()):
                 if value is container:
                     yield frame, name, None
+        frame = frame.f_back
+
+
+def _locals() -> Iterator[Any]:
+    """Yield the local variables of the calls under way."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        yield from list(frame.f_locals.values()) if not frame.f_code.co_filename.startswith(_OURS) else ()
         frame = frame.f_back
 
 

@@ -336,9 +336,10 @@ class ScriptModels(Follower):
             _doubt_kept_together(inside)
 
     def on_listcomp(self, node: Any, at: Any) -> Any:
-        found = super().on_listcomp(node, at)
-        if not isinstance(node, ast.GeneratorExp):
-            _doubt_kept_together(found)
+        before, found = len(self.models), super().on_listcomp(node, at)
+        _doubt_kept_together(found if not isinstance(node, ast.GeneratorExp) else None)
+        for model in self.models[before:] if isinstance(found, NotKnown) else ():  # nobody knows how many
+            model.doubt(node)
         return found
 
     on_setcomp = on_dictcomp = on_listcomp
