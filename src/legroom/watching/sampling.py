@@ -115,6 +115,12 @@ class TreeSampler:
         """Whether a process shares its parent's pages, as far as it has not written to them."""
         return any(process.fork for process in self._processes.values())
 
+    @property
+    def shared_by_forks(self) -> int:
+        """Bytes that forked processes have not for themselves, at the last sweep: so much more they may copy."""
+        forks = (process.exact for process in self._processes.values() if process.fork)
+        return sum(max(exact.anon - exact.uss, 0) for exact in forks if exact is not None)
+
     def sweep(self) -> None:
         """Read the exact memory of all now: the counters do not tell who shares what has come."""
         self._sweep(list(self._processes.values()))
