@@ -110,6 +110,17 @@ class TreeSampler:
         most = max((process.now.shared for process in swept), default=0)
         return max(most - int(sum(process.of_files() for process in swept)), 0)
 
+    @property
+    def has_forks(self) -> bool:
+        """Whether a process shares its parent's pages, as far as it has not written to them."""
+        return any(process.fork for process in self._processes.values())
+
+    @property
+    def shared_by_forks(self) -> int:
+        """Bytes that forked processes have not for themselves, at the last sweep: so much more they may copy."""
+        forks = (process.exact for process in self._processes.values() if process.fork)
+        return sum(max(exact.anon - exact.uss, 0) for exact in forks if exact is not None)
+
     def sweep(self) -> None:
         """Read the exact memory of all now: the counters do not tell who shares what has come."""
         self._sweep(list(self._processes.values()))
@@ -191,8 +202,8 @@ class TreeSampler:
         due = now_s >= self._next_sweep_s or self._forked_s is not None
         if settled and due and self._affords(everyone):
             self._sweep(everyone)
-            forks = any(process.fork for process in everyone)
-            self._forked_s, self._next_sweep_s = None, now_s + (SWEEP_FORKS_EVERY_S if forks else SWEEP_EVERY_S)
+            self._forked_s = None
+            self._next_sweep_s = now_s + (SWEEP_FORKS_EVERY_S if self.has_forks else SWEEP_EVERY_S)
         elif self._forked_s is None:
             new = [process for process in everyone if process.exact is None]
             if new and self._affords(new):

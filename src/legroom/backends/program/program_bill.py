@@ -207,7 +207,7 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
         )  # fmt: skip
     pages = host.worker_pages
     if pages is not None and pages.later + pages.missed >= LEAST_COPIED:
-        more = f" and {format_size(pages.later)} more until the epoch ends" if pages.later else ""
+        more = f" and {format_size(pages.later)} more later on" if pages.later else ""
         yield Item(
             "host.worker pages copied", pages.later + pages.missed, Place.WORKER,
             f"because reference counts change: {format_size(pages.copied)} so far{more}",
@@ -273,7 +273,7 @@ def _findings(rehearsal: Rehearsal) -> Iterator[Finding]:
     if pages is not None and pages.copied + pages.later >= MUCH_COPIED:
         yield Finding(
             "program", "worker-copies", "warning",
-            f"{pages.workers} DataLoader workers copy {format_size(pages.copied + pages.later)} of the program's "
+            f"{pages.workers} forked workers copy {format_size(pages.copied + pages.later)} of the program's "
             "memory: reading Python objects changes their reference counts",
             "keep the data in one NumPy array or tensor instead of a list of objects",
         )  # fmt: skip
