@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -13,7 +14,7 @@ from legroom.checking.fixing import fix_file
 from legroom.cli import options
 from legroom.cli.baseline import without_known, write_baseline
 from legroom.cli.check_options import Format
-from legroom.cli.overrides import split_settings
+from legroom.cli.overrides import repeated, split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.machine import probe
 from legroom.model.checked import Checked
@@ -81,6 +82,8 @@ def carry_out(asked: Asked) -> int:
         check, paths, machine=machine, budget=budget, select=_split(asked.select), ignore=_split(asked.ignore),
         like=asked.like, overrides=split_settings(asked.settings or []), device="cpu" if where == "cpu" else None,
     )  # fmt: skip
+    if asked.fix:
+        _refuse_named_runs(paths, repeated(asked.settings or [], like=asked.like))
     checked, made = _fixed(look, paths, dry_run=asked.dry_run) if asked.fix else (look(), [])
     if asked.write_baseline is not None:
         count = write_baseline(asked.write_baseline, checked)
@@ -104,7 +107,6 @@ def _fixed(
     look: Callable[[], list[Checked]], paths: list[str], *, dry_run: bool
 ) -> tuple[list[Checked], list[FixedFile]]:
     """Make the fixes of all files; return what a check says afterwards, and what was changed in each file."""
-    _refuse_named_runs(paths)
     checked = look()
     made = [(each.path, *fix_file(each.path, each.fixes, dry_run=dry_run)) for each in checked if each.fixes]
     if not dry_run and any(fixes for _, fixes, _ in made):
@@ -116,10 +118,11 @@ def _split(texts: list[str] | None) -> list[str]:
     return [part.strip() for text in texts or [] for part in text.split(",") if part.strip()]
 
 
-def _refuse_named_runs(paths: list[str]) -> None:
+def _refuse_named_runs(paths: list[str], again: list[str]) -> None:
     for path in paths:
         if not is_file(path) and not is_directory(path) and not is_file(path.rpartition(":")[0]):
-            hint = f"legroom fit {path} -o run.yaml writes a fixed copy"
+            command = shlex.join(["legroom", "fit", path, *again, "-o", "run.yaml"])
+            hint = f"{command} writes a fixed copy"
             raise BadInput(f"{path} is a named run of legroom, which --fix cannot change", hint=hint)
 
 
