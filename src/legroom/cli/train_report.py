@@ -9,9 +9,11 @@ from pathlib import Path
 
 from legroom.backends.base import backend_of
 from legroom.cli.writing import write_text
+from legroom.environments.own_code import own_code
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
 from legroom.model.progress import Progress
+from legroom.named_runs import find_workload
 from legroom.rendering.console import complain, say
 from legroom.rendering.outcome_text import TrainingReport, outcome_text
 from legroom.rendering.printable import printable
@@ -76,9 +78,11 @@ def _say_outcome(ended: Ended, training: Training, target: str, json: bool, note
         say(dumps(outcome.to_json() | {"notes": list(notes)}, indent=2))
     else:
         progress = _whole_progress(folder)
-        backend, reminder = backend_of(training.run), _reminder(training)
-        use = (backend.export_use, backend.export_file)
-        say(outcome_text(outcome, folder, run=target, progress=progress, reminder=reminder, export=use))
+        backend = backend_of(training.run)
+        trust = " --trust" if backend.export_file and own_code(training.run).policy else ""
+        use = (backend.export_use, backend.export_file + trust)
+        name = training.asked.name if find_workload(target) else target  # which size of it had been chosen
+        say(outcome_text(outcome, folder, run=name, progress=progress, reminder=training.repeat, export=use))
 
 
 def _log_tail(path: Path, lines: int = 15) -> str:
@@ -87,11 +91,6 @@ def _log_tail(path: Path, lines: int = 15) -> str:
     except OSError:  # there is none, or the disk fails: that is what ended it
         return ""
     return "".join(line + "\n" for line in text.splitlines()[-lines:])
-
-
-def _reminder(training: Training) -> str:
-    """Return the options that a resume needs again."""
-    return " ".join(f"{name} {value}" for name, value in training.repeat.items() if value not in (None, "local"))
 
 
 def tell(line: str) -> None:

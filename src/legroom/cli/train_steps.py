@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -14,26 +14,27 @@ from typing import Any
 import typer
 
 from legroom.cli import options
-from legroom.cli.overrides import split_settings, with_backend
+from legroom.cli.overrides import repeated, split_settings, with_backend
 from legroom.cli.told_notes import told_notes
 from legroom.cli.train_report import report, tell
 from legroom.cli.writing import check_writable
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, LegroomError
 from legroom.fitting.predictor import is_hopeless, predictor_at_once
+from legroom.fitting.tiers import in_order
 from legroom.machine import probe
 from legroom.machine.child_process import run_file
 from legroom.machine.gpus import with_gpus_by_torch
-from legroom.machine.tree import process_memory
 from legroom.model.machine import Machine
 from legroom.model.plan import PRICES
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.named_runs import find_workload
+from legroom.predicting.predict import choose_device
 from legroom.reading import read, read_all
 from legroom.rendering.console import say, status
 from legroom.rendering.training_display import display_for
-from legroom.training.choosing import in_order, words
+from legroom.training.choosing import words
 from legroom.training.prepare import Request, knob_after_failure, prepare
 from legroom.training.run_folder import RunFolder
 from legroom.training.train import Ended, NextKnob, Training, is_finished, train, turned_knobs
@@ -66,6 +67,11 @@ class Asked:
     html: Path | None
     json: bool
 
+    def again(self, **more: str | int | None) -> list[str]:
+        """Return the options that give the same run and budget to another command."""
+        budget = {"ram": self.ram, "vram": self.vram, "reserve": None if self.reserve == "0%" else self.reserve}
+        return repeated(self.settings, like=self.like, backend=self.backend, **more, **budget)
+
     def laid_over(self, run: Run) -> Run:
         """Return the run with what the options say.
 
@@ -94,13 +100,17 @@ def carry_out(given: Asked) -> int:
     request = Request(
         asked, [given.laid_over(one) for one in others], given.out, resume=given.resume, plain=given.plain,
         fit=given.fit, cluster=given.cluster, pictures=given.pictures, checkpoint_every=given.checkpoint_every,
-        repeat={"--timesteps": given.timesteps, "--backend": given.backend, "--cluster": given.cluster},
+        repeat=shlex.join(given.again(timesteps=given.timesteps, device=given.device, cluster=given.cluster)),
         allow_changes=given.allow_changes,
     ).checked()  # fmt: skip
     folder = request.folder(request.asked)
     if given.resume and is_finished(folder, request.asked.total_timesteps):
         return _already(folder, given.json)
     machine, budget = _machine_and_budget(asked, given.ram, given.vram, given.reserve)
+    if given.vram is not None and choose_device(asked, machine) == "cpu":
+        why = "the run's device is cpu" if machine.gpus else "no GPU found on this machine"
+        fitting = shlex.join(["legroom", "fit", given.target, *given.again()])
+        tell(f"--vram {given.vram} is not used: {why}; what fits that GPU: {fitting}")
     _check_possible(asked, machine, budget, given.ram)
     training = prepare(request, machine, budget, Terminal(quiet=given.json))
     if training is None:
@@ -140,11 +150,7 @@ def _machine_and_budget(run: Run, ram: str | None, vram: str | None, reserve: st
     machine = probe()
     if run.device != "cpu":
         machine = with_gpus_by_torch(machine)
-    budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
-    if ram is not None and budget.ram is not None:  # this process, which supervises, lives in the same memory
-        own = process_memory("self")
-        budget = replace(budget, ram=max(budget.ram - (own.pss if own else 0), 1))
-    return machine, budget
+    return machine, options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
 
 
 def _check_possible(run: Run, machine: Machine, budget: Budget, ram: str | None) -> None:

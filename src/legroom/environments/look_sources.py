@@ -16,6 +16,7 @@ import os
 import stat
 import sys
 import sysconfig
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -63,7 +64,8 @@ class Heard:
         elif event in ("os.listdir", "os.scandir") and not isinstance(args[0], int):
             if "importlib" in sys._getframe(1).f_code.co_filename:
                 return  # it looks for modules or packages, which have a key of their own
-            self.folders.add(_absolute(args[0] or "."))
+            if os.fsdecode(args[0] or ".") != tempfile.gettempdir():  # our clean-up looks there
+                self.folders.add(_absolute(args[0] or "."))
         elif event in _ELSEWHERE or (event.startswith("ctypes.dl") and not _is_below(_calling(), _INSTALLED)):
             self.elsewhere = True
 
