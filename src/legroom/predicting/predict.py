@@ -11,7 +11,7 @@ wider. Where only it tells the spaces it is also stepped for a second: that tell
 whether it would be slower (`env_probe`). `probe_env` asks for it where they are declared.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +37,7 @@ from legroom.predicting.typical_envs import typical_memory
 from legroom.units import LARGEST
 
 MODES: tuple[Mode, ...] = ("auto", "trace", "arithmetic")
+MUCH_STORED = 256 << 20  # bytes of a rollout from which it is worth a word how many episodes are in it
 
 
 def predict(
@@ -153,6 +154,7 @@ def _evidence(
         notes.append(f"the environment was not built, so its own memory is not included: {env.not_built}")
     if device == "cuda" and not machine.gpus:
         notes.append("no GPU here: host memory of the CUDA driver itself is not included")
+    notes += _episodes(run, env)
     way = f"{run.backend}, {look.net.known if look.net is not None else 'measured'}"
     return Evidence(
         machine=machine,
@@ -263,6 +265,19 @@ def _with_spaces(
         raise MissingExtra(backend_of(run).extra, "gymnasium", what=what)
     look = _look_at_env(run, task, trust)
     return run.replace(env=run.env.model_copy(update={"spaces": look.spaces})), look
+
+
+def _episodes(run: Run, env: EnvLook | None) -> Iterator[str]:
+    """Yield what a rollout that costs much holds of the episodes that were seen: it may be meant to be one episode."""
+    backend = backend_of(run)
+    storage, mean = backend.storage(run), env.memory.episode_mean if env is not None and env.memory else None
+    if storage.kind != "rollout" or not mean or storage.steps < 2 * mean:
+        return
+    if storage.steps * run.env.n_envs * backend.stored_observation(run).nbytes >= MUCH_STORED:
+        yield (
+            f"a rollout of {storage.steps:,} steps holds several episodes: those that ended when it was stepped at "
+            f"random had about {mean:,.0f}. It need not hold whole ones, and a shorter rollout takes less memory"
+        )
 
 
 def _with_limit(run: Run, env: EnvLook | None) -> Run:
