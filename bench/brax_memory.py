@@ -109,7 +109,7 @@ def memory_rows(
 
 def tier_rows(run: Run) -> tuple[list[list[str]], int]:
     """Return the tier table, each row built by brax itself, and how many it refuses."""
-    predictor = Predictor(run, MACHINE, mode="auto", device="cuda", probe_env=False)
+    predictor = Predictor(run, MACHINE, mode="auto", device="cuda")
     rows, refused, seen = [], 0, {}
     for most_steps in (None, 2**30):  # as the table is, and with memory as the only bound
         for tier in tiers(TIERS, Budget(64 * GIB, None), predictor, most_steps=most_steps):

@@ -73,12 +73,13 @@ def main() -> int:
 
 def _scheduled(grid: tuple[int, int, int]) -> list:
     """Return a row of the table of schedules, and at its end the processor seconds of the schedules."""
-    values, _ = block_values(load_model("sample", grid))
-    pit = ultimate_pit(values)
+    ground = load_model("sample", grid)
+    values, _ = block_values(ground)
+    pit = ultimate_pit(values, ground.size_m)
     count = int(pit.sum())
     factors = Economics().discount_factors(count, YEARS * 365 / count)
-    (npv, _, rule), seconds = _timed(lambda: best_greedy(values, pit, factors), repetitions=1)
-    bound = npv_bound(nested_pits(values, pit), factors)
+    (npv, _, rule), seconds = _timed(lambda: best_greedy(values, pit, factors, size_m=ground.size_m), repetitions=1)
+    bound = npv_bound(nested_pits(values, pit, size_m=ground.size_m), factors)
     millions = (f"{figure / 1e6:,.0f}" for figure in (values[pit].sum(), npv, bound))
     worth, best, most = millions
     waste = f"{(values[pit] < 0).mean():.0%}"

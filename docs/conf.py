@@ -6,11 +6,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "src")]
 
-from docs.generate import generate  # noqa: E402
-
 from legroom import __version__  # noqa: E402
-
-generate()
 
 project = "legroom"
 author = "the authors of legroom"

@@ -1,6 +1,6 @@
-"""Writes the pages that are made from the code and from measurements, into docs/generated (not committed).
+"""Writes the pages that are made from the code and from measurements, into docs/generated: python docs/generate.py
 
-Sphinx calls it before it reads the pages (`conf.py`); by hand: python docs/generate.py
+They are committed, so that links to them lead somewhere on a code host; a test compares them with what this writes.
 
 python docs/generate.py --images writes the README's picture and table of figures, and docs/images/predicted.svg.
 """
@@ -20,7 +20,7 @@ from docs.terminal_svg import readme_picture  # noqa: E402
 
 DOCS = Path(__file__).resolve().parent
 GENERATED = DOCS / "generated"
-PARTS = (commands, rules, knobs, run_file, results, readme_figures, workloads, api)
+PARTS = (commands, rules, knobs, run_file, readme_figures, workloads, api)
 
 
 def generate(folder: Path = GENERATED) -> None:

@@ -33,7 +33,8 @@ def mine(path: Path) -> None:
     env.reset(seed=0)
     deposit = env.prepared
     pit = np.arange(deposit.shape[2]) < deposit.pit_depths()[:, :, None]
-    _, order, _ = best_greedy(deposit.values, pit, env.discount_factors, start=deposit.surface())
+    ground = {"start": deposit.surface(), "size_m": deposit.size_m}
+    _, order, _ = best_greedy(deposit.values, pit, env.discount_factors, **ground)
     greedy = iter(order.tolist())
     done = False
     while not done:

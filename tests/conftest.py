@@ -5,6 +5,7 @@ Generated inputs are the same in every run: what fails, fails again. `make fuzz`
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from hypothesis import settings
 
 settings.register_profile("same-every-time", derandomize=True, database=None, deadline=None)
 settings.load_profile("same-every-time")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts `make test &` so, and every child of the tests
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # would inherit it: nothing could be interrupted
 os.environ.setdefault("LEGROOM_HISTORY", "off")  # trainings of tests say nothing about this machine
 # The files with the longest tests, one row for each of the two processes of `make test`.
 LONG = (

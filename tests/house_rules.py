@@ -29,7 +29,7 @@ ROOMS = (
     "reading", "growth", "scheduling", "predicting", "fitting", "checking", "explaining", "training",
     "watching", "profiling", "testing", "sweeping",
     "backends.sb3", "backends.brax", "backends.rllib", "backends.program", "backends.exports",
-    "api", "optuna", "torchrl", "tianshou", "extend", "workloads", "rendering", "serving", "cli", "__main__",
+    "api", "optuna", "torchrl", "tianshou", "extend", "rendering", "serving", "cli", "__main__",
 )  # fmt: skip
 HEAVY = {
     "torch": {"hollow", "device", "storing", "torchrl", "backends"},
@@ -77,7 +77,7 @@ def violations() -> list[str]:
         found += [f"{where}:{line}: {what}" for line, what in _wrong_way(tree, room)]
         if not room.startswith("backends."):
             found += [f"{where}:{line}: {what}" for line, what in _names_backend(tree, names)]
-        found += [f"{where}:{line}: {what}" for line, what in _names_workload(tree) if room != "workloads"]
+        found += [f"{where}:{line}: {what}" for line, what in _names_workload(tree)]
     return found + _repeated_names(names) + _workload_imports() + _odd_words()
 
 

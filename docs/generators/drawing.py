@@ -1,4 +1,4 @@
-"""Two drawings as SVG, made of text so that a change of a figure is a change of a line: a scatter and bars."""
+"""A scatter as SVG, made of text so that a change of a figure is a change of a line."""
 
 from __future__ import annotations
 
@@ -67,32 +67,6 @@ def scatter(title: str, series: dict[str, Sequence[Point]], unit: str, x_label: 
         f"{escape(y_label)}</text>",
     ]
     return _svg(parts, HEIGHT)
-
-
-def bars(title: str, rows: Sequence[tuple[str, float, str]], limit: float, limit_says: str) -> str:
-    """Return horizontal bars (name, value, what to write beside it) with a line at `limit`."""
-    left, step = 190, 24
-    height = TOP + step * len(rows) + 34
-    most = max(limit, *(value for _, value, _ in rows)) * 1.02
-
-    def x_of(value: float) -> float:
-        return left + value / most * (WIDTH - left - 70)
-
-    parts = [_text(10, 22, title, weight="bold")]
-    for i, (name, value, says) in enumerate(rows):
-        top = TOP + step * i
-        parts += [
-            _text(left - 8, top + 14, name, anchor="end"),
-            f'<rect x="{left}" y="{top + 2}" width="{x_of(value) - left:.1f}" height="{step - 8}" '
-            f'fill="{COLOURS[0]}"/>',
-            _text(x_of(value) + 6, top + 14, says),
-        ]
-    bottom = TOP + step * len(rows) + 4
-    parts += [
-        _line(x_of(limit), TOP - 4, x_of(limit), bottom, colour=COLOURS[1]),
-        _text(x_of(limit), bottom + 16, limit_says, anchor="middle"),
-    ]
-    return _svg(parts, height)
 
 
 def _svg(parts: Sequence[str], height: int) -> str:

@@ -34,6 +34,19 @@ def _worst(section: Section, column: str) -> str:
     return max((cell[0] for cell in cells if cell), key=lambda text: abs(float(text)))
 
 
+def _replayed(section: Section) -> str:
+    exact, of = _last(section, r"^(\d+) of (\d+)$")
+    addresses = [cell.replace(",", "").split(" of ") for (cell,) in section.cells("same address")]
+    right, made = (sum(int(pair[place]) for pair in addresses) for place in (0, 1))
+    return f"{exact} of {of} snapshots agree in every address and segment; {right:,} of {made:,} addresses"
+
+
+def _wrong(section: Section) -> str:
+    programs, wrong = next((row[1], row[2].split()[0]) for row in section.rows if row[0] == "all that do not fit")
+    fitting, said = next((row[1], row[3].split()[0]) for row in section.rows if row[0] == "all that fit")
+    return f'{wrong} of {programs} programs that do not fit got "Fits"; {said} of {fitting} that fit got it'
+
+
 def _gpu(section: Section) -> str:
     runs = _last(section, r"^(\d+) runs$")[0]
     exact = _last(section, r"^(\d+) exact")[0]
@@ -102,6 +115,8 @@ def _percent(text: str) -> str:
 OURS_AND_PLAIN = ("legroom (default)", "SB3 (default)")
 LATER_EPOCH = "a later epoch ÷ SB3's, which has flattened"
 FIGURES: tuple[tuple[str, str, Figure], ...] = (
+    ("Allocations recorded on physical GPUs by other people, replayed", "Real GPUs: allocations replayed", _replayed),
+    ('How often "Fits" is wrong, held out', 'Wrong "Fits": held out', _wrong),
     ("GPU memory of SB3 runs, held out", "GPU memory: vram_own2_heldout.json", _gpu),
     ("GPU memory of public programs as they are, held out", "Programs as they are, held out, fifth set", _programs),
     ("Host memory of generated runs, held out", "Host memory of generated runs, held out", _host),

@@ -69,7 +69,7 @@ def predict(
         device = str(what.device) if device is None else device
     else:
         run, trust = _first(backend.run_of_call(what, policy, env, arguments) for backend in backends()), True
-    return predict_run(run, machine, mode=mode, device=_device(device), probe_env=probe_env, trust=trust)
+    return predict_run(run, machine, mode=mode, device=_device(device), trust=trust)
 
 
 def fits(

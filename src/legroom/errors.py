@@ -77,7 +77,7 @@ class Unseen(Unknown):
 
 def unseen_text(code: Sequence[str]) -> str:
     """Return what was not imported, and what would import it."""
-    return f"{', '.join(code)} is code named by the run file; it is imported only with --trust"
+    return f"{', '.join(code)} is your own code; it is imported only with --trust"
 
 
 class MissingExtra(LegroomError):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from legroom.model.learner import Evaluation, Learned, Learner, Loop, SavedState, State, Status
     from legroom.model.rule import Found, Rule
     from legroom.model.run import Run, Spaces
-    from legroom.model.spaces import BoxSpace, DiscreteSpace
+    from legroom.model.spaces import BoxSpace, DiscreteSpace, KnownSpaces
     from legroom.model.task import TrainTask
     from legroom.model.workload import Extractor, Workload, WorkloadOption
     from legroom.predicting.predict import footprint_of
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXIT_BAD_INPUT", "EXIT_GOOD", "Algorithm", "Backend", "BadInput", "BoxSpace", "DiscreteSpace", "Evaluation",
-    "Evidence", "Extractor", "Finding", "Footprint", "Found", "Growth", "Item", "Key", "Knob", "Learned", "Learner",
-    "LegroomError", "Lines", "Loop", "MissingExtra", "Net", "Phase", "Place", "Recomputed", "Rule", "Run", "SavedState",
+    "Evidence", "Extractor", "Finding", "Footprint", "Found", "Growth", "Item", "Key", "Knob", "KnownSpaces", "Learned",
+    "Learner", "LegroomError", "Lines", "Loop", "MissingExtra", "Net", "Phase", "Place", "Recomputed", "Rule", "Run",
+    "SavedState",
     "Spaces", "State", "Status", "TrainTask", "Workload", "WorkloadOption", "algorithm_of", "cache_folder",
     "convolutions", "footprint_of", "hyper", "lazy_exports", "linear", "mlp", "parse_yaml", "read_text", "share",
     "shares", "spaces_of", "with_settings",
@@ -64,7 +65,7 @@ _LAZY = {
     ),
     **dict.fromkeys(("Found", "Rule"), "legroom.model.rule"),
     **dict.fromkeys(("Run", "Spaces"), "legroom.model.run"),
-    **dict.fromkeys(("BoxSpace", "DiscreteSpace"), "legroom.model.spaces"),
+    **dict.fromkeys(("BoxSpace", "DiscreteSpace", "KnownSpaces"), "legroom.model.spaces"),
     **dict.fromkeys(("Extractor", "Workload", "WorkloadOption"), "legroom.model.workload"),
     "TrainTask": "legroom.model.task",
     "footprint_of": "legroom.predicting.predict",

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from legroom.errors import BadInput
 from legroom.extras import entry_points
 from legroom.model.workload import Workload
 
@@ -68,6 +70,22 @@ def workload_of(run: Run) -> Workload | None:
     module, folder = (run.env.id or "").partition(":")[0], Path(run.source or "").parent
     owners = (each for each in workloads() if f"{module}.".startswith(f"{each.package}.") or each.runs == folder)
     return next(owners, None)
+
+
+def with_own_spaces(run: Run) -> Run:
+    """Return the run with the spaces that its environment's workload knows it to have; as it is where it says them."""
+    env = run.env
+    if env.spaces is not None or env.wrappers or (env.id or "").partition(".")[0] not in workload_packages():
+        return run
+    from legroom.model.run import Spaces  # most runs declare theirs
+
+    workload, known = workload_of(run), None
+    with suppress(BadInput):  # of arguments that the environment refuses, which says so when it is made
+        known = workload.spaces(env.arguments) if workload is not None and workload.spaces is not None else None
+    if known is None:
+        return run
+    spaces = Spaces.model_validate({"observation": known.observation, "action": known.action})
+    return run.replace(env=env.model_copy(update={"spaces": spaces}))
 
 
 def run_files(workload: str) -> dict[str, Path]:

@@ -35,7 +35,9 @@ def format_fine_size(nbytes: float) -> str:
 
 
 def typed_size(nbytes: int) -> str:
-    """Return a size that can be typed and is not above the one given: `7.5GiB`, `800MiB`."""
+    """Return a size that can be typed and is not above the one given: `7.5GiB`, `800MiB`, or `3.68GiB` as it was."""
+    if (as_given := f"{nbytes / GIB:.2f}GiB") and parse_size(as_given) == nbytes >= GIB:
+        return f"{nbytes / GIB:.2f}".rstrip("0").rstrip(".") + "GiB"
     return f"{nbytes * 10 // GIB / 10:g}GiB" if nbytes >= GIB else f"{max(nbytes // MIB, 1)}MiB"
 
 

@@ -54,7 +54,7 @@ def test_output_input_and_exit_code_are_the_programs(tmp_path: Path) -> None:
     printed, told = done.stdout.splitlines()
     assert printed == "read given"
     assert done.stderr.startswith("said\n")
-    assert "nothing: the program does not use what" in done.stderr
+    assert "applies to this program" in done.stderr
     document = json.loads(told)
     assert (document["exit_code"], document["attached"], document["not_attached"]) == (7, [], [])
 

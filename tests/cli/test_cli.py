@@ -295,26 +295,27 @@ def test_a_lean_run_is_predicted_as_measured(probed: dict[str, dict]) -> None:
     assert probed["lean"]["with_lean_storage"] is None  # it has it already
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("broken", "the env could not be probed: stepping it raised: RuntimeError: no such level"),
-        ("mistaken", "the env could not be probed: its observation is 120×160×3 uint8, not what env.spaces says"),
-        ("nameless", "the env could not be probed: nameless.yaml: the run names no environment"),
-    ],
-)
-def test_an_env_that_cannot_be_probed_is_a_note(probed: dict[str, dict], name: str, says: str) -> None:
-    assert probed[name]["probe"] is None
-    assert any(note.startswith(says) for note in probed[name]["notes"])
+def test_an_env_that_cannot_be_probed_is_a_note(probed: dict[str, dict]) -> None:
+    assert probed["broken"]["probe"] is None
+    says = "the env could not be probed: stepping it raised: RuntimeError: no such level"
+    assert any(note.startswith(says) for note in probed["broken"]["notes"])
+
+
+def test_declared_spaces_that_are_wrong_do_not_decide(probed: dict[str, dict]) -> None:
+    """The environment trains as it is, so its own observation is billed, three times what the file says."""
+    assert probed["mistaken"]["items"] == probed["declared"]["items"]
+    assert any(
+        "own observation, 120×160×3 uint8" in note and "120×160×1" in note for note in probed["mistaken"]["notes"]
+    )
 
 
 def test_without_a_probe_lean_storage_is_not_called_free(screens: Path) -> None:
-    document = json.loads(legroom("predict", "declared.yaml", "--mode", "arithmetic", "--json", cwd=screens).stdout)
+    document = json.loads(legroom("predict", "nameless.yaml", "--mode", "arithmetic", "--json", cwd=screens).stdout)
     (run,) = document["runs"]
     assert run["probe"] is None
     assert (run["with_lean_storage"]["price"], run["with_lean_storage"]["slowdown"]) == ("slower", None)
     assert run["with_free_savings"]["lean_storage"] is False
-    text = legroom("predict", "declared.yaml", "--mode", "arithmetic", cwd=screens).stdout
+    text = legroom("predict", "nameless.yaml", "--mode", "arithmetic", cwd=screens).stdout
     assert "with lean storage (bit-equal; speed not measured): host peak at most" in text
     assert "free saving" not in text
 

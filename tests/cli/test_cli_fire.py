@@ -28,7 +28,7 @@ def chosen(budget, capsys):
 
     def look(run):
         asked_for.append(run.name)
-        return Predictor(run, MACHINE, mode="arithmetic", device="cuda", probe_env=False)
+        return Predictor(run, MACHINE, mode="arithmetic", device="cuda")
 
     asked, fitted = choose(in_order("fire", read_all("fire")), look, budget, Terminal(quiet=True))
     return asked.name, fitted, asked_for, capsys.readouterr().err

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from legroom.cli.main import main
+from legroom.model.sealed import seal
 
 pytest.importorskip("ray")
 pytest.importorskip("stable_baselines3")
@@ -129,7 +130,7 @@ def test_another_sweep_in_the_folder_is_refused(
     out = tmp_path / "out"
     out.mkdir()
     held = {"run": str(run_file), "params": {"seed": ["0", "1"]}, "settings": []}
-    (out / "sweep.json").write_text(json.dumps({"legroom": 1, "sweep": held, "trials": []}))
+    (out / "sweep.json").write_bytes(seal({"legroom": 1, "sweep": held, "trials": []}))
     for resume, said in (([], "is not empty"), (["--resume"], "holds another sweep")):
         with pytest.raises(SystemExit) as ended:
             main(["sweep", str(run_file), "--param", "seed=0..2", "--out", str(out), *resume])

@@ -120,3 +120,74 @@ def test_bad_input_gets_one_line(tmp_path: Path, arguments: tuple[str, ...], lin
     done = in_process.legroom("fit", *arguments, cwd=tmp_path)
     assert done.returncode == 2 and not done.stdout
     assert line in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+# The same program with constants in place of arguments: at the top, in its main, and in a module beside it.
+CONSTANTS = PROGRAM.replace(
+    "size, multiple = int(sys.argv[1]), int(sys.argv[2])",
+    """
+from settings import N_ENVS
+BATCH_SIZE = 64
+TWICE = 2 * BATCH_SIZE  # reads what was set
+
+def main():
+    EXTRA = 1
+    return EXTRA
+
+if __name__ == "__main__":
+    FREE = main()
+size, multiple = TWICE * N_ENVS // 2 * FREE, 1
+if size < 0:
+    NEVER = 1
+""",
+)
+
+
+def fit_constants(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "program.py").write_text(CONSTANTS)
+    (folder / "settings.py").write_text("class Nothing:\n    pass\n\n\nN_ENVS = (\n    1\n)\n")
+    command = [sys.executable, "-m", "legroom.cli.main", "fit", "--vram", "1000MiB", *arguments]
+    command += ["--", sys.executable, "program.py"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder, check=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "largest", "place"),
+    [
+        ("BATCH_SIZE", "8,64,260,520,540", 520, "program.py:6"),
+        ("EXTRA", "1,2,8,9", 8, "program.py:10"),
+        ("N_ENVS", "1,8,16", 8, "settings.py:5"),
+    ],
+)
+def test_a_constant_is_set_while_the_program_runs(
+    tmp_path: Path, name: str, values: str, largest: int, place: str
+) -> None:
+    done = fit_constants(tmp_path, "--param", f"{name}={values}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"Fits: {name}={largest} "), done.stdout
+    assert f"set {name} = {largest} in {place}, then run: {sys.executable} program.py" in done.stdout
+    assert f"{name}={values.partition(',')[0]}: fits" in done.stderr  # each try is named
+    assert (tmp_path / "program.py").read_text() == CONSTANTS  # no file is changed
+
+
+def test_a_constant_that_was_not_set_is_no_answer(tmp_path: Path) -> None:
+    done = fit_constants(tmp_path, "--param", "NEVER=1..4")
+    assert done.returncode == 2 and "--param NEVER: program.py:" in done.stderr
+    assert "was not executed in" in done.stderr and "Fits" not in done.stdout
+    done = fit_constants(tmp_path, "--param", "BATCHSIZE=1..4")
+    assert done.returncode == 2 and "did you mean BATCH_SIZE?" in done.stderr
+
+
+def test_a_program_without_arguments_is_offered_its_constants_and_smaller_pieces(tmp_path: Path) -> None:
+    script = CONSTANTS.replace("BATCH_SIZE = 64", "BATCH_SIZE = 640")
+    (tmp_path / "program.py").write_text(script)
+    (tmp_path / "settings.py").write_text("N_ENVS = 1\n")
+    command = [sys.executable, "-m", "legroom.cli.main", "fit", "--vram", "1000MiB", "--", sys.executable, "program.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path, check=False)
+    text = " ".join(done.stdout.split())
+    assert done.returncode == 1, done.stderr
+    search = f"legroom fit --vram 1000MiB --param BATCH_SIZE=80..640 -- {sys.executable} program.py"
+    assert f"try: a smaller size (changes learning): {search}" in text
+    assert "try: gradient accumulation (slower; learns the same but for BatchNorm)" in text
+    assert "2 backward passes, each on 1/2 of the batch" in text
+    assert "N_ENVS=" not in text  # 1 is no size to search below

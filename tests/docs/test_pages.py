@@ -29,11 +29,29 @@ LINK = re.compile(r"(!?)\[[^\]]*\]\(([^)\s]+)\)")
 INCLUDED = re.compile(r"^```\{(?:literal)?include\} (\S+)", re.M)
 
 
-@pytest.fixture(scope="module")
-def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("docs") / "generated"
-    generate(folder)
-    return folder
+GENERATED = DOCS / "generated"
+
+
+def test_generated_pages_are_what_the_code_says(tmp_path: Path) -> None:
+    """python docs/generate.py makes them anew."""
+    generate(tmp_path)
+    made, committed = (
+        {str(page.relative_to(folder)): page.read_text() for page in folder.rglob("*.*")}
+        for folder in (tmp_path, GENERATED)
+    )
+    assert sorted(made) == sorted(committed)
+    assert [name for name in made if made[name] != committed[name]] == []
+
+
+def test_what_is_said_to_agents_is_there() -> None:
+    """llms.txt: every command, option and field that it names."""
+    text = (ROOT / "llms.txt").read_text()
+    helps = {name: (GENERATED / f"help/{name}.txt").read_text() for name in COMMANDS}
+    for line in re.findall(r"`legroom ([^`]+)`", text):
+        name, *words = line.partition(" -- ")[0].split()
+        assert [word for word in words if word.startswith("-") and f"{word} " not in helps[name]] == [], line
+    assert all(command in text for command in ("predict", "fit", "train", "check", "explain", "watch", "profile"))
+    assert [target for _, target in LINK.findall(text) if not (ROOT / target).exists()] == []
 
 
 def test_every_command_has_a_page_and_every_page_a_command() -> None:
@@ -45,33 +63,20 @@ def test_every_command_has_a_page_and_every_page_a_command() -> None:
         assert f"../generated/help/{name}.txt" in (DOCS / f"commands/{name}.md").read_text()
 
 
-def test_every_rule_knob_run_and_name_is_described(generated: Path) -> None:
+def test_every_rule_knob_run_and_name_is_described() -> None:
     for rule in RULES:
-        text = (generated / f"rules/{rule.code}.md").read_text()
+        text = (GENERATED / f"rules/{rule.code}.md").read_text()
         assert rule.what in text and rule.why in text and rule.remedy in text
         assert all(line in text for line in rule.example.strip().splitlines())
     for knob in all_knobs():
-        text = (generated / f"knobs/{knobs.page_name(knob.key)}.md").read_text()
+        text = (GENERATED / f"knobs/{knobs.page_name(knob.key)}.md").read_text()
         assert knob.say[1:] in text
     for workload in workloads():
         assert (DOCS / f"workloads/{workload.name}.md").exists()
-        assert all(f"`{workload.name}:{run}`" in (generated / "runs.md").read_text() for run in workload.run_files())
-    api = (generated / "api.md").read_text()
+        assert all(f"`{workload.name}:{run}`" in (GENERATED / "runs.md").read_text() for run in workload.run_files())
+    api = (GENERATED / "api.md").read_text()
     assert all(f"### legroom.{name}\n" in api for name in names)
-    assert {path.stem for path in (generated / "help").iterdir()} == set(COMMANDS)
-
-
-def test_every_section_of_the_results_is_on_one_page(generated: Path) -> None:
-    sections = results.read_sections(results.RESULTS.read_text())
-    assert len(sections) == results.RESULTS.read_text().count("\n## ")
-    shown = [
-        line[3:]
-        for page in (generated / "results").glob("*.md")
-        if page.stem != "index"
-        for line in page.read_text().splitlines()
-        if line.startswith("## ")
-    ]
-    assert sorted(shown) == sorted(sections)
+    assert {path.stem for path in (GENERATED / "help").iterdir()} == set(COMMANDS)
 
 
 def test_figures_and_pictures_are_what_the_results_and_the_commands_say() -> None:
@@ -117,32 +122,28 @@ def test_the_facts_of_the_glossary_are_those_of_the_benches() -> None:
         assert f"{number:.1f} times" in facts or f"{number + 0.05:.1f} times" in facts, key
 
 
-def test_links_and_images_of_pages_are_there(generated: Path) -> None:
-    every = [*pages(), *generated.rglob("*.md"), ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
+def test_links_and_images_of_pages_are_there() -> None:
+    every = [*pages(), *GENERATED.rglob("*.md"), ROOT / "ARCHITECTURE.md", ROOT / "CHANGELOG.md"]
     missing = []
     for page in every:
         whole = page.read_text()
-        missing += [f"{page}: {file}" for file in INCLUDED.findall(whole) if not there(page, file, generated)]
+        missing += [f"{page}: {file}" for file in INCLUDED.findall(whole) if not there(page, file)]
         text = re.sub(r"```.*?^```", "", whole, flags=re.S | re.M)
         for image, target in LINK.findall(text):
             if target.startswith(("http:", "https:")):
                 assert not image, f"{page}: a picture from another host: {target}"
                 continue
-            if not there(page, target, generated):
+            if not there(page, target):
                 missing.append(f"{page}: {target}")
     assert not missing
 
 
-def there(page: Path, target: str, generated: Path) -> bool:
-    """Whether a link leads somewhere; generated pages are where the test has them."""
+def there(page: Path, target: str) -> bool:
+    """Whether a link leads somewhere."""
     path, _, anchor = target.partition("#")
-    included = {"commands.md": DOCS / "commands", "runs.md": DOCS}  # written for the page that includes them
-    home = included.get(page.name, page.parent) if generated in page.parents else page.parent
-    if generated in page.parents and path.startswith("../files"):
-        home = DOCS / "generated"
+    included = {"commands.md": DOCS / "commands", "runs.md": DOCS / "workloads"}  # written for the page that has them
+    home = included.get(page.name, page.parent) if GENERATED in page.parents else page.parent
     found = (home / path).resolve() if path else page
-    if DOCS / "generated" in found.parents:
-        found = generated / found.relative_to(DOCS / "generated")
     if not found.exists():
         return False
     return not anchor or anchor in {

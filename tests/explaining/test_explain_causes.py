@@ -94,7 +94,7 @@ def test_backward_is_recognised_and_other_processes_are_taken_off_the_card() -> 
     found = explained("cuda_others")
     assert "backward" in found.cause
     assert found.others == 6_979_321_856  # 4.00 + 2.50 GiB
-    assert found.command == "legroom fit --vram 9.2GiB -- python run_ppo.py"  # 15.75 - 6.50 = 9.25, not above it
+    assert found.command == "legroom fit --vram 9.25GiB -- python run_ppo.py"  # 15.75 - 6.50
     assert found.advice[0].knob == "other processes"
 
 
@@ -151,7 +151,7 @@ def test_every_key_in_the_advice_is_one_that_a_run_accepts() -> None:
 def test_a_limit_becomes_the_budget() -> None:
     assert explained("container_kubernetes").command == "legroom fit RUN --ram 24GiB"
     assert explained("slurm_exceeded").command == "legroom fit RUN --ram 16GiB"
-    assert explained("seed_wildfire").command == "legroom fit RUN --vram 3.6GiB"  # 3.68, not above it
+    assert explained("seed_wildfire").command == "legroom fit RUN --vram 3.68GiB"  # as the text says
 
 
 def test_uncertain_causes_are_said_to_be_uncertain() -> None:

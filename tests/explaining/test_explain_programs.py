@@ -97,7 +97,7 @@ def test_a_buffer_s_size_is_not_taken_from_another_buffer_s_message() -> None:
 def test_a_command_line_in_the_log_is_the_program_of_the_suggestion(log: str) -> None:
     found = explain(f"{log.format(line='python ppo_rgb.py')}\n{text_of('cuda_message_only.txt')}")
     page = draw(explanation_text(found), width=100, colour=False)
-    assert "legroom predict --vram 15.7GiB -- python ppo_rgb.py\n" in page
+    assert "legroom predict --vram 15.77GiB -- python ppo_rgb.py\n" in page
     assert "YOUR COMMAND" not in page
     assert shlex.split(found.command).count("--") == 1
 

@@ -34,7 +34,7 @@ PAIRS = 200
 
 def planned(run: Run, budget: Budget, **how: object) -> tuple[Plan, Predictor]:
     device = "cpu" if budget.vram is None else "cuda"
-    predictor = Predictor(run, MACHINE, mode="arithmetic", device=device, probe_env=False)
+    predictor = Predictor(run, MACHINE, mode="arithmetic", device=device)
     return fit(predictor.run, budget, predictor, **how), predictor  # type: ignore[arg-type]
 
 
@@ -176,7 +176,7 @@ def test_a_run_at_a_third_of_the_memory_grows_to_more_envs() -> None:
 
 def test_every_tier_satisfies_the_constraints_and_larger_cards_need_no_smaller_pieces() -> None:
     for name in ("gameboy:default", "fire:original", "robot:gpu_8gb"):
-        predictor = Predictor(read(name), MACHINE, mode="arithmetic", device="cuda", probe_env=False)
+        predictor = Predictor(read(name), MACHINE, mode="arithmetic", device="cuda")
         rows = list(tiers([8, 2, 4, 24, 80], Budget(64 * GIB), predictor))
         assert [row.vram for row in rows] == [n * GIB for n in (2, 4, 8, 24, 80)]
         for row in rows:

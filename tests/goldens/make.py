@@ -1,6 +1,6 @@
-"""What legroom 0.1 said, to be compared with what it says now: `python tests/goldens/make.py [NAME...]` writes it.
+"""What legroom said, to be compared with what it says now: `python tests/goldens/make.py [NAME...]` writes it.
 
-The goldens were made once, with 0.1, and are the contract; make one again only where a change of the figures is meant,
+The goldens were made once, and are the contract; make one again only where a change of the figures is meant,
 and say so in the commit. Nearly all of it is asked through the command line in this process, whose options and JSON
 are themselves part of the contract, so that nothing here has to know which module does what. Measured figures are
 those that legroom ships: the cache of this machine is put out of sight.
@@ -50,9 +50,9 @@ DOCUMENTS = {
 }
 NAMES = (
     *("legroom:__version__", "legroom.testing:assert_no_leak", "legroom.cli.main:main", "legroom.reading:read_all"),
-    *("legroom.workloads.fire:spread_rate", "legroom.workloads.ninja:EnvironmentConfig"),
-    *("legroom.workloads.ninja:RenderConfig", "legroom.workloads.ninja:create_environment"),
-    *("legroom.workloads.robot:RobotGymEnv", "legroom.workloads.robot:save_gif"),
+    *("legroom_workloads.fire:spread_rate", "legroom_workloads.ninja:EnvironmentConfig"),
+    *("legroom_workloads.ninja:RenderConfig", "legroom_workloads.ninja:create_environment"),
+    *("legroom_workloads.robot:RobotGymEnv", "legroom_workloads.robot:save_gif"),
 )  # what the documentation imports, beside legroom.__all__ and what the named runs name
 
 
@@ -295,7 +295,7 @@ def resumed(path: Path, scratch: str | Path) -> dict[str, Any]:
 
 def train(name: str, where: str | Path, *options: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "legroom.cli.main", "train", f"{name}.yaml", "--out", name, *map(str, options)]
-    path = os.pathsep.join([*filter(None, [os.environ.get("LEGROOM_OLD")]), str(ROOT / "tests/backends/brax")])
+    path = str(ROOT / "tests/backends/brax")
     env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     return subprocess.run(command, cwd=where, env=env, text=True, capture_output=True, check=False, timeout=600)
 
@@ -306,7 +306,7 @@ def cpu() -> str:
 
 
 GOLDENS = {each.__name__: each for each in (runs, predictions, plans, documents, options, names, allocator)}
-BY_NAME = GOLDENS | {"folders": folders}  # kept folders are 0.1's own: LEGROOM_OLD=CHECKOUT/src make.py folders
+BY_NAME = GOLDENS | {"folders": folders}
 
 
 def main(wanted: Sequence[str]) -> None:

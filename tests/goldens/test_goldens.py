@@ -20,22 +20,16 @@ SLOW_FOLDERS = [pytest.param(name, marks=SLOWLY) for name in ("ppo", "dqn", "rll
 NOTHING = {"NoneType"}
 # 0.1 took a card's figures of brax runs from the CPU's compiler; since 0.2 they are as XLA plans them for a card
 REPLACED = re.compile(r"robot:\w+ (cuda|gpu/\d)|docs/files/brax.yaml cuda")
-OLD, NEW = "legroom.workloads.", "legroom_workloads."  # where the workloads' environments and networks are
 
 
 def golden(name: str) -> Any:
-    return normal((make.HERE / f"{name}.json").read_text())
-
-
-def normal(text: str) -> Any:
-    """Return a document with the names of today: an environment may be named by either."""
-    return json.loads(text.replace(OLD, NEW))
+    return json.loads((make.HERE / f"{name}.json").read_text())
 
 
 @functools.cache
 def made(name: str) -> Any:
     with make.surroundings():
-        return normal(json.dumps(make.GOLDENS[name]()))
+        return json.loads(json.dumps(make.GOLDENS[name]()))
 
 
 @pytest.mark.parametrize("name", ["runs", "predictions", "plans"])
@@ -103,7 +97,7 @@ def test_every_command_has_all_its_options() -> None:
 
 @pytest.mark.parametrize("name", json.loads((make.HERE / "names.json").read_text()))
 def test_a_name_is_found_as_it_was_written(name: str) -> None:
-    # as a run file names an environment or a network, also one that was written for 0.1
+    # as a run file names an environment or a network
     resolve_object = importlib.import_module("legroom.environments.objects").resolve_object
     assert resolve_object(name) is not None
 
@@ -116,8 +110,8 @@ def test_allocator_peaks_of_recorded_runs_are_those_of_0_1(only: tuple[str, ...]
 
 
 @pytest.mark.parametrize("name", ["fire", "mine", "brax", *SLOW_FOLDERS])
-def test_a_training_of_0_1_goes_on(name: str, tmp_path: Path, xla_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its environment is named as 0.1 named it; on the same kind of processor it ends with the same bits."""
+def test_a_kept_training_goes_on(name: str, tmp_path: Path, xla_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the same kind of processor it ends with the bits with which it ended when the folder was kept."""
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(xla_cache))
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     then = json.loads((make.HERE / "folders.json").read_text())[name]

@@ -21,6 +21,7 @@ from legroom.environments.own_code import own_code
 from legroom.errors import BadInput, Unseen
 from legroom.machine.child_process import import_path
 from legroom.model.run import EnvSpec, Run
+from legroom.model.sealed import seal
 from legroom.reading import read
 from legroom.sweeping.trial_plan import check_trust
 
@@ -121,7 +122,7 @@ def test_a_run_folder_that_somebody_sent_is_not_executed(folder: Folder, content
 def test_the_policy_of_a_run_folder_is_imported_only_with_trust(folder: Folder) -> None:
     from legroom.backends.sb3.archives_zip import trusted_run
 
-    (folder.path / "run.json").write_text(json.dumps(UNSEEN_POLICIES["policy"]))
+    (folder.path / "run.json").write_bytes(seal(UNSEEN_POLICIES["policy"]))
     with pytest.raises(BadInput, match="--trust"):
         trusted_run(folder.path, trust=False)
     assert trusted_run(folder.path, trust=True).policy.name == "evil:Policy"
@@ -163,7 +164,7 @@ def test_of_a_library_only_layers_and_optimizers_are_made(name: str) -> None:
 
 def test_installed_environments_and_layers_need_no_trust() -> None:
     wrappers = ("stable_baselines3.common.atari_wrappers:AtariWrapper", {"gymnasium.wrappers.TimeLimit": {"n": 1}})
-    for env_id in ("CartPole-v1", "ALE/Pong-v5", "legroom.workloads.mine:MineEnv", "legroom_workloads.fire:FireEnv"):
+    for env_id in ("CartPole-v1", "ALE/Pong-v5", "legroom_workloads.mine:MineEnv", "legroom_workloads.fire:FireEnv"):
         run = Run(algo="PPO", env=EnvSpec(id=env_id, wrappers=wrappers, kwargs={"path": "C:/data", "ratio": "4:3"}))
         assert not own_code(run).names
 

@@ -13,7 +13,7 @@ from legroom.errors import BadInput
 from legroom_workloads.mine.blocks import COLUMNS, BlockModel
 from legroom_workloads.mine.economics import Economics, block_values
 from legroom_workloads.mine.env import MineEnv
-from legroom_workloads.mine.precedence import close_upwards, depths_of
+from legroom_workloads.mine.precedence import close_upwards, depths_of, slopes
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -118,49 +118,49 @@ def test_npv_is_the_sum_of_discounted_values_in_the_order_mined():
 # -- precedence -------------------------------------------------------------------------------------------------------
 
 
-def test_precedence_on_3x3x2_by_hand():
-    env = MineEnv(deposit((3, 3, 2)), within="grid")
+def test_precedence_on_3x3x3_by_hand():
+    env = MineEnv(deposit((3, 3, 3)), within="grid")  # blocks of 20×20×15 m
     env.reset()
     assert env.action_masks().all()  # the top bench is open
-    for corner in ((0, 0), (0, 1), (1, 0)):
-        env.step(3 * corner[0] + corner[1])
-    assert not env.action_masks()[[0, 1, 3]].any()  # (1, 1) still lies over all of them
     env.step(4)
-    # under (0, 0) lie on 2x2 blocks, all gone; the centre needs all nine, (0, 1) needs (0, 2) and (1, 2)
-    assert env.action_masks().tolist() == [True, False, True, False, False, True, True, True, True]
-    env.step(0)
-    assert not env.action_masks()[0]  # the column is at its end
-    for action in (2, 5, 6, 7, 8):
-        env.step(action)
-    assert env.action_masks().tolist() == [False] + [True] * 8
+    assert env.action_masks().all()  # 15 m deeper, 45° reach 15 m: no other column's middle is so near
+    env.step(4)
+    assert env.action_masks().tolist() == [True] * 4 + [False] + [True] * 4  # 30 m deeper, all eight: at 20 or 28.3 m
+    for column in (0, 1, 2, 3, 5, 6, 7, 8):
+        assert not env.action_masks()[4]
+        env.step(column)
+    assert env.action_masks().all()
+    env.step(4)
+    assert env.action_masks().tolist() == [True] * 4 + [False] + [True] * 4  # the column is at its end
 
 
-def slow_mask(mined, minable):
-    """The rule as it is stated: the nine blocks over a block, those that exist, are gone."""
-    nx, ny, nz = mined.shape
-    mask = np.zeros((nx, ny), bool)
-    for x in range(nx):
-        for y in range(ny):
-            left = [z for z in range(nz) if not mined[x, y, z]]
-            if not left or not minable[x, y, left[0]]:
-                continue
-            z = left[0]
-            over = [(i, j) for i in range(x - 1, x + 2) for j in range(y - 1, y + 2) if 0 <= i < nx and 0 <= j < ny]
-            mask[x, y] = z == 0 or all(mined[i, j, z - 1] for i, j in over)
+def slow_mask(mined, minable, size_m):
+    """The rule as it is stated: blocks whose centres lie within 45 degrees over a block are gone."""
+    mask = np.zeros(mined.shape[:2], bool)
+    for x, y in np.ndindex(mask.shape):
+        left = np.flatnonzero(~mined[x, y])
+        if not len(left) or not minable[x, y, left[0]]:
+            continue
+        i, j, k = np.indices(mined.shape)
+        over = (left[0] - k) * size_m[2]
+        near = np.hypot((i - x) * size_m[0], (j - y) * size_m[1]) <= over + 1e-9
+        mask[x, y] = mined[near & (over > 0)].all()
     return mask.reshape(-1)
 
 
+@pytest.mark.parametrize("size_m", [(20.0, 20.0, 15.0), (10.0, 20.0, 20.0)])
 @pytest.mark.parametrize("shape", [(5, 4, 3), (1, 6, 4), (4, 1, 2), (7, 7, 5)])
 @pytest.mark.parametrize("within", ["pit", "grid"])
-def test_mask_is_the_rule_at_every_step(shape, within):
-    env = MineEnv(deposit(shape, seed=5), within=within)
+def test_mask_is_the_rule_at_every_step(shape, within, size_m):
+    model = deposit(shape, seed=5)
+    env = MineEnv(BlockModel(model.channels, model.name, size_m), within=within)
     rng = np.random.default_rng(2)
     observation, _ = env.reset()
     minable = env.prepared.pit if within == "pit" else np.ones(shape, bool)
     done, count = False, 0
     while not done:
         mask = env.action_masks()
-        assert np.array_equal(mask, slow_mask(observation[13] > 0, minable))
+        assert np.array_equal(mask, slow_mask(observation[13] > 0, minable, size_m))
         observation, _, done, _, _ = env.step(rng.choice(np.flatnonzero(mask)))
         count += 1
     assert count == minable.sum()
@@ -171,11 +171,11 @@ def test_mask_is_the_rule_at_every_step(shape, within):
 def test_a_pit_steeper_than_45_degrees_is_widened_until_its_floor_can_be_reached():
     deep = np.zeros((5, 5, 3), bool)
     deep[2, 2, 2] = True
-    assert close_upwards(depths_of(deep)).tolist() == [
-        [1, 1, 1, 1, 1], [1, 2, 2, 2, 1], [1, 2, 3, 2, 1], [1, 2, 2, 2, 1], [1, 1, 1, 1, 1]
+    assert close_upwards(depths_of(deep), slopes((5, 5, 3), (20.0, 20.0, 15.0))).tolist() == [
+        [0, 0, 0, 0, 0], [0, 1, 1, 1, 0], [0, 1, 3, 1, 0], [0, 1, 1, 1, 0], [0, 0, 0, 0, 0]
     ]  # fmt: skip
     env = MineEnv(deposit((5, 5, 3), upl=deep))
-    assert env.blocks_to_mine == 25 + 9 + 1
+    assert env.blocks_to_mine == 9 + 1 + 1
 
 
 def test_air_over_the_ground_is_not_mined():
@@ -349,8 +349,9 @@ def test_gymnasium_finds_nothing_wrong():
 
 
 def test_a_forbidden_column_costs_a_little_and_changes_nothing():
-    env = MineEnv(deposit((3, 3, 2)), within="grid", invalid_penalty=0.5)
+    env = MineEnv(deposit((3, 3, 3)), within="grid", invalid_penalty=0.5)
     env.reset()
+    env.step(4)
     env.step(4)
     middle = env.get_state()
     _, reward, terminated, truncated, info = env.step(4)

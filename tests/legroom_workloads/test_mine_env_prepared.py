@@ -45,7 +45,7 @@ def test_it_is_the_model_priced_with_its_pit(no_child):
     model = load_model("sample", grid=GRID)
     values, destination = block_values(model)
     assert np.array_equal(found.values, values) and np.array_equal(found.destination, destination)
-    assert np.array_equal(found.pit, ultimate_pit(values)) and found.pit.any()
+    assert np.array_equal(found.pit, ultimate_pit(values, found.size_m)) and found.pit.any()
     assert np.array_equal(found.ground[:13], model.channels[:13])
     assert (found.name, found.size_m, found.shape) == (model.name, model.size_m, GRID)
 

@@ -34,14 +34,14 @@ def replay(order):
 
 
 def test_the_greedy_schedule_replayed_in_the_env_earns_what_it_says(env):
-    npv, order, _ = best_greedy(env.prepared.values, env.prepared.pit, env.discount_factors)
+    npv, order, _ = best_greedy(env.prepared.values, env.prepared.pit, env.discount_factors, size_m=env.prepared.size_m)
     if len(order) == env.blocks_to_mine:
         assert policy_npv(env, replay(order)) == pytest.approx(npv, rel=1e-12)
     assert policy_npv(env, replay(order)) > 0.9 * npv
 
 
 def test_the_figures_are_in_order(env):
-    _, order, _ = best_greedy(env.prepared.values, env.prepared.pit, env.discount_factors)
+    _, order, _ = best_greedy(env.prepared.values, env.prepared.pit, env.discount_factors, size_m=env.prepared.size_m)
     score = score_policy(replay(order), KWARGS)
     assert tuple(score) == MONEY
     assert score["pit_value_usd"] > score["greedy_npv_usd"] >= score["agent_npv_usd"] > score["random_npv_usd"]

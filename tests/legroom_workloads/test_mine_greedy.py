@@ -15,11 +15,14 @@ from legroom_workloads.mine.economics import block_values
 from legroom_workloads.mine.greedy import Ground, best_greedy, running_npv, schedules
 from legroom_workloads.mine.nested import nested_pits, npv_bound
 from legroom_workloads.mine.pit import ultimate_pit
+from legroom_workloads.mine.precedence import slopes
 
+NINE_OVER_ONE = (1.0, 1.0, 1.42)  # so tall that the corners of the bench above are within 45 degrees
+ULTRA_LIGHT_M = (49.0, 71.0, 87.0)
 NAMES = {"exposed", "benches", "cones", "shells", "shell cones"}
 
 
-def dig(values, order, start=None) -> list[float]:
+def dig(values, order, start=None, size_m=NINE_OVER_ONE) -> list[float]:
     """Dig column after column, refusing what may not be dug; return the value of each block."""
     nx, ny, nz = values.shape
     depths = np.zeros((nx, ny), int) if start is None else np.array(start)
@@ -28,7 +31,9 @@ def dig(values, order, start=None) -> list[float]:
         x, y = divmod(int(column), ny)
         depth = depths[x, y]
         assert depth < nz
-        assert (depths[max(x - 1, 0) : x + 2, max(y - 1, 0) : y + 2] >= depth).all()
+        for dx, dy, up in slopes(values.shape, size_m).tolist():
+            if 0 <= x + dx < nx and 0 <= y + dy < ny:
+                assert depths[x + dx, y + dy] >= depth + 1 - up
         got.append(float(values[x, y, depth]))
         depths[x, y] += 1
     return got
@@ -40,8 +45,10 @@ def factors(count, rate=0.01):
 
 @pytest.fixture(scope="module")
 def ultra_light():
-    values, _ = block_values(resample(sample(), (20, 20, 10)))
-    return values, ultimate_pit(values)
+    deposit = resample(sample(), (20, 20, 10))
+    assert deposit.size_m == ULTRA_LIGHT_M
+    values, _ = block_values(deposit)
+    return values, ultimate_pit(values, ULTRA_LIGHT_M)
 
 
 def test_two_hills_by_hand():
@@ -50,44 +57,44 @@ def test_two_hills_by_hand():
     values[0, 0, 0] = 5
     values[4, 0, :] = [-2, 20]
     values[3, 0, 0] = -2
-    pit = ultimate_pit(values)
+    pit = ultimate_pit(values, NINE_OVER_ONE)
     assert np.argwhere(pit).tolist() == [[0, 0, 0], [3, 0, 0], [4, 0, 0], [4, 0, 1]]
     halves = 0.5 ** np.arange(4)
-    ground = Ground.of(values, pit)
+    ground = Ground.of(values, pit, size_m=NINE_OVER_ONE)
     npvs = {name: float(running_npv(ground, order, halves).max()) for name, order in schedules(ground)}
     assert npvs["exposed"] == 5 - 2 / 2 - 2 / 4 + 20 / 8
-    npv, order, name = best_greedy(values, pit, halves)
+    npv, order, name = best_greedy(values, pit, halves, size_m=NINE_OVER_ONE)
     assert (npv, name) == (6.0, "exposed")  # the others come to the same; the right hill first would bring -2 - 1 + 5
     assert order.tolist()[0] == 0
 
 
 def test_a_schedule_stops_where_going_on_would_lose():
     values = np.array([[[10.0, -4.0, 5.0]]])
-    pit = ultimate_pit(values)
+    pit = ultimate_pit(values, NINE_OVER_ONE)
     assert pit.all()
-    npv, order, _ = best_greedy(values, pit, [1.0, 0.5, 0.1])  # -4 * 0.5 + 5 * 0.1 < 0
+    npv, order, _ = best_greedy(values, pit, [1.0, 0.5, 0.1], size_m=NINE_OVER_ONE)  # -4 * 0.5 + 5 * 0.1 < 0
     assert (npv, order.tolist()) == (10.0, [0])
-    npv, order, _ = best_greedy(values, pit, [1.0, 0.9, 0.8])
+    npv, order, _ = best_greedy(values, pit, [1.0, 0.9, 0.8], size_m=NINE_OVER_ONE)
     assert npv == pytest.approx(10 - 3.6 + 4)
     assert order.tolist() == [0, 0, 0]
 
 
 def test_nothing_is_dug_after_the_last_factor_and_nothing_where_all_loses():
     values = np.ones((2, 2, 2))
-    npv, order, _ = best_greedy(values, ultimate_pit(values), [1.0, 0.5, 0.25])
+    npv, order, _ = best_greedy(values, ultimate_pit(values, NINE_OVER_ONE), [1.0, 0.5, 0.25], size_m=NINE_OVER_ONE)
     assert (npv, len(order)) == (1.75, 3)
     values = -np.ones((2, 2, 2))
-    npv, order, name = best_greedy(values, ultimate_pit(values), np.ones(8))
+    npv, order, name = best_greedy(values, ultimate_pit(values, NINE_OVER_ONE), np.ones(8), size_m=NINE_OVER_ONE)
     assert (npv, order.tolist(), name) == (0.0, [], "nothing")
 
 
 def test_every_schedule_can_be_dug_and_is_worth_what_it_says(ultra_light):
     values, pit = ultra_light
-    ground = Ground.of(values, pit)
+    ground = Ground.of(values, pit, size_m=ULTRA_LIGHT_M)
     discount = factors(int(pit.sum()), 0.003)
     seen = set()
     for name, order in schedules(ground):
-        got = dig(values, order)
+        got = dig(values, order, size_m=ULTRA_LIGHT_M)
         assert len(order) <= pit.sum()
         assert sum(got) == pytest.approx(values[pit].sum()), name  # the smallest best pit: all of it is needed
         assert np.cumsum(got * discount) == pytest.approx(running_npv(ground, order, discount)), name
@@ -98,13 +105,13 @@ def test_every_schedule_can_be_dug_and_is_worth_what_it_says(ultra_light):
 def test_the_best_is_the_best_and_under_the_bound(ultra_light):
     values, pit = ultra_light
     discount = factors(int(pit.sum()), 0.003)
-    npv, order, name = best_greedy(values, pit, discount)
-    ground = Ground.of(values, pit)
+    npv, order, name = best_greedy(values, pit, discount, size_m=ULTRA_LIGHT_M)
+    ground = Ground.of(values, pit, size_m=ULTRA_LIGHT_M)
     each = {name: running_npv(ground, order, discount).max() for name, order in schedules(ground)}
     assert npv == pytest.approx(max(each.values()))
     assert each[name] == max(each.values())
-    assert npv == pytest.approx((np.array(dig(values, order)) * discount[: len(order)]).sum())
-    bound = npv_bound(nested_pits(values, pit), discount)
+    assert npv == pytest.approx((np.array(dig(values, order, size_m=ULTRA_LIGHT_M)) * discount[: len(order)]).sum())
+    bound = npv_bound(nested_pits(values, pit, size_m=ULTRA_LIGHT_M), discount)
     assert 0.8 * bound < npv <= bound <= values[pit].sum()
     assert each["exposed"] < npv  # the rules do differ
 
@@ -114,21 +121,21 @@ def test_air_over_the_ground_is_not_dug():
     values = rng.normal(-1, 4, (6, 6, 5))
     start = rng.integers(0, 3, (6, 6))
     values[np.arange(5) < start[:, :, None]] = 0
-    pit = ultimate_pit(values)
-    ground = Ground.of(values, pit, start)
+    pit = ultimate_pit(values, NINE_OVER_ONE)
+    ground = Ground.of(values, pit, start, NINE_OVER_ONE)
     for name, order in schedules(ground):
         got = dig(values, order, start)
         assert len(got) <= ground.inside.sum(), name
         assert sum(got) == pytest.approx(values[pit].sum()), name
-    npv, order, _ = best_greedy(values, pit, factors(200), start=start)
+    npv, order, _ = best_greedy(values, pit, factors(200), start=start, size_m=NINE_OVER_ONE)
     assert npv == pytest.approx((dig(values, order, start) * factors(200)[: len(order)]).sum())
 
 
 def test_a_pit_that_cannot_be_dug_is_refused():
     pit = np.zeros((3, 3, 2), bool)
     pit[1, 1, :] = True
-    with pytest.raises(BadInput, match="the nine above"):
-        best_greedy(np.ones((3, 3, 2)), pit, np.ones(3))
+    with pytest.raises(BadInput, match="within 45° over"):
+        best_greedy(np.ones((3, 3, 2)), pit, np.ones(3), size_m=NINE_OVER_ONE)
     with pytest.raises(BadInput, match="values"):
         best_greedy(np.ones((3, 3, 2)), np.ones((3, 3, 1), bool), np.ones(3))
 
@@ -149,7 +156,7 @@ def test_nested_pits_by_hand():
     values[6, 0, :] = [-1, 8]
     values[5, 0, 0] = -1
     values[3, 0, :] = [1, -1000]
-    pits = nested_pits(values)
+    pits = nested_pits(values, size_m=NINE_OVER_ONE)
     # per block: 9 (one block), then (8 - 2) / 3 = 2, then 1
     assert pits.sizes.tolist() == [1, 4, 5]
     assert pits.values.tolist() == [9, 15, 16]
@@ -185,33 +192,35 @@ def test_no_schedule_at_all_exceeds_the_bound(seed):
     values[:, :, 0] -= 2
     discount = factors(12, 0.1)
     best = every_schedule_best(values, discount)
-    pits = nested_pits(values, shells=1000)
+    pits = nested_pits(values, shells=1000, size_m=NINE_OVER_ONE)
     assert best <= npv_bound(pits, discount) + 1e-9
-    assert best_greedy(values, ultimate_pit(values), discount)[0] <= best + 1e-9
+    assert best_greedy(values, ultimate_pit(values, NINE_OVER_ONE), discount, size_m=NINE_OVER_ONE)[0] <= best + 1e-9
 
 
 def test_coarse_shells_give_a_bound_that_still_holds(ultra_light):
     values, pit = ultra_light
     discount = factors(int(pit.sum()), 0.003)
-    bounds = [npv_bound(nested_pits(values, pit, shells=shells), discount) for shells in (2, 5, 40, 400)]
+    bounds = [
+        npv_bound(nested_pits(values, pit, shells=shells, size_m=ULTRA_LIGHT_M), discount) for shells in (2, 5, 40, 400)
+    ]
     assert bounds == sorted(bounds, reverse=True)
     assert bounds[0] <= 1.05 * bounds[-1]
 
 
 def test_pits_lie_in_each_other_and_in_the_ultimate_one(ultra_light):
     values, pit = ultra_light
-    pits = nested_pits(values, pit)
+    pits = nested_pits(values, pit, size_m=ULTRA_LIGHT_M)
     assert ((pits.shells > 0) == pit).all()
     slopes = np.diff(pits.values, prepend=0) / np.diff(pits.sizes, prepend=0)
     assert (np.diff(slopes) < 0).all()  # the money gets thinner outwards
     for number in range(1, len(pits.sizes) + 1):
         inner = (pits.shells > 0) & (pits.shells <= number)
         assert inner.sum() == pits.sizes[number - 1]
-        Ground.of(values, inner)  # can be dug by itself
+        Ground.of(values, inner, size_m=ULTRA_LIGHT_M)  # can be dug by itself
 
 
 def test_factors_that_grow_prove_nothing(ultra_light):
-    pits = nested_pits(*ultra_light)
+    pits = nested_pits(*ultra_light, size_m=ULTRA_LIGHT_M)
     for bad in ([0.5, 0.6], [0.5, -0.1], [np.nan], [[1.0]]):
         with pytest.raises(BadInput, match="discount factors"):
             npv_bound(pits, bad)

@@ -13,13 +13,21 @@ from legroom_workloads.mine.coarser import resample
 from legroom_workloads.mine.deposit import sample
 from legroom_workloads.mine.economics import block_values
 from legroom_workloads.mine.pit import closure, grid_precedence, solve_closure, ultimate_pit
+from legroom_workloads.mine.precedence import close_upwards, depths_of, slopes
+
+NINE_OVER_ONE = (1.0, 1.0, 1.42)  # so tall that the corners of the bench above are within 45 degrees, to three benches
+SAMPLE_M = np.array([49 * 20, 71 * 20, 58 * 15])  # the ground of the sample deposit
 
 
-def is_closed(pit: np.ndarray) -> bool:
-    """Whether over each block of the pit all blocks above, those that exist, belong to it."""
-    for x, y, z in np.argwhere(pit):
-        above = pit[max(x - 1, 0) : x + 2, max(y - 1, 0) : y + 2, z - 1] if z else np.ones(1, bool)
-        if not above.all():
+def is_closed(pit: np.ndarray, size_m=NINE_OVER_ONE, steeper_deg: float = 0.0) -> bool:
+    """Whether all blocks whose centres lie within 45 degrees, or steeper, over those of the pit belong to it."""
+    nx, ny, nz = pit.shape
+    x, y, z = np.ogrid[:nx, :ny, :nz]
+    for at_x, at_y, at_z in np.argwhere(pit & ~np.pad(pit, ((0, 0), (0, 0), (0, 1)))[:, :, 1:]):  # the deepest ones
+        away = np.hypot((x - at_x) * size_m[0], (y - at_y) * size_m[1])
+        over = (at_z - z) * size_m[2]
+        steep = over + 1e-6 >= away * np.tan(np.radians(45 + steeper_deg))
+        if not pit[(z < at_z) & steep].all():
             return False
     return True
 
@@ -36,26 +44,73 @@ def every_pit(shape):
 def test_ore_under_nine_blocks_of_waste_by_hand():
     values = np.full((3, 3, 2), -1.0)
     values[1, 1, 1] = 9.5
-    pit = ultimate_pit(values)  # 9.5 - 9 = 0.5
+    pit = ultimate_pit(values, NINE_OVER_ONE)  # 9.5 - 9 = 0.5
     assert pit[:, :, 0].all()
     assert pit[:, :, 1].sum() == 1
     assert values[pit].sum() == 0.5
     values[1, 1, 1] = 8.5  # less than the waste over it costs
-    assert not ultimate_pit(values).any()
+    assert not ultimate_pit(values, NINE_OVER_ONE).any()
     values[1, 1, 1] = 9.0  # no gain: the smallest of the best pits is none
-    assert not ultimate_pit(values).any()
+    assert not ultimate_pit(values, NINE_OVER_ONE).any()
+
+
+def test_blocks_of_20_20_15_need_the_one_above_and_nine_two_benches_up_by_hand():
+    values = np.full((5, 5, 3), -1.0)
+    values[2, 2, 2] = 10.5
+    pit = ultimate_pit(values)  # within 15 m of 15 m up: the one; within 30 m of 30 m up: 20 and 28.3, not 40
+    assert pit.sum(axis=(0, 1)).tolist() == [9, 1, 1] and values[pit].sum() == 0.5
+    assert pit[1:4, 1:4, 0].all()
+
+
+def test_flat_blocks_need_more_benches_and_tall_ones_wider_discs_by_hand():
+    def most(size_m):
+        values = np.full((9, 9, 4), -1e-3)
+        values[4, 4, 3] = 1
+        return ultimate_pit(values, size_m)
+
+    assert most((20.0, 20.0, 5.0)).sum(axis=(0, 1)).tolist() == [1, 1, 1, 1]  # 15 m up is nothing within 20 m
+    assert most((10.0, 10.0, 10.0)).sum(axis=(0, 1)).tolist() == [29, 13, 5, 1]  # circles of 3, 2, 1 blocks
+    wide = most((10.0, 20.0, 20.0))[:, :, 2]  # an ellipse: two to the sides, one up and down
+    assert wide.sum() == 7 and wide[2:7, 4].all() and wide[4, 3:6].all()
+
+
+GRIDS = [(49, 71, 58), (50, 50, 30), (20, 20, 10), (10, 10, 5), (25, 35, 29), (98, 40, 58), (30, 3, 30), (12, 90, 40)]
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+def test_slopes_are_45_to_46_degrees_on_every_grid_of_the_same_ground(grid):
+    """Centre to centre: no rock stands more steeply over a mined block, and none is moved that lies flatter."""
+    size_m = tuple(SAMPLE_M / grid)
+    x, y, z = np.ogrid[: grid[0], : grid[1], : grid[2]]
+    for at_x, at_y in {(grid[0] // 2, grid[1] // 2), (0, 0), (grid[0] // 3, grid[1] - 1)}:  # middle, corner, edge
+        deepest = np.zeros(grid, bool)
+        deepest[at_x, at_y, -1] = True
+        depths = close_upwards(depths_of(deepest), slopes(grid, size_m))
+        pit = np.arange(grid[2]) < depths[:, :, None]
+        away = np.hypot((x - at_x) * size_m[0], (y - at_y) * size_m[1])
+        angle = np.degrees(np.arctan2((grid[2] - 1 - z) * size_m[2], away))
+        assert angle[~pit].max() <= 46.0
+        assert angle[pit & (z < grid[2] - 1)].min() >= 45.0 - 1e-6
+        values = np.where(deepest, pit.sum() + 0.5, -1.0)
+        assert np.array_equal(ultimate_pit(values, size_m), pit)
+
+
+def test_blocks_too_tall_to_have_slopes_are_refused():
+    with pytest.raises(BadInput, match=r"blocks of 1×1×40 m: at 45° one needs 5,\d+ others.*more benches"):
+        slopes((200, 200, 3), (1.0, 1.0, 40.0))
 
 
 def test_ore_at_the_edge_needs_only_the_blocks_that_exist():
     values = np.full((3, 3, 2), -1.0)
     values[0, 0, 1] = 4.5  # four blocks over it
-    assert np.argwhere(ultimate_pit(values)).tolist() == [[0, 0, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0], [1, 1, 0]]
+    pit = ultimate_pit(values, NINE_OVER_ONE)
+    assert np.argwhere(pit).tolist() == [[0, 0, 0], [0, 0, 1], [0, 1, 0], [1, 0, 0], [1, 1, 0]]
 
 
 def test_two_ore_blocks_share_the_waste_neither_could_pay_for():
     values = np.full((4, 3, 2), -1.0)
     values[1, 1, 1] = values[2, 1, 1] = 6.5  # 9 blocks over each, 12 over both: 13 - 12 = 1
-    pit = ultimate_pit(values)
+    pit = ultimate_pit(values, NINE_OVER_ONE)
     assert pit.sum() == 14
     assert values[pit].sum() == 1
 
@@ -76,7 +131,7 @@ def test_no_pit_of_a_small_grid_is_better(shape):
     rng = np.random.default_rng(0)
     for _ in range(25):
         values = rng.integers(-6, 9, shape).astype(float)
-        found = ultimate_pit(values)
+        found = ultimate_pit(values, NINE_OVER_ONE)
         best = max(float(values[pit].sum()) for pit in pits)
         assert values[found].sum() == best
         assert is_closed(found)
@@ -90,15 +145,16 @@ def test_small_values_beside_large_ones_are_all_counted():
     values[1:-3:3, 1, 1] = 30
     values[4:-3:9, 1, 1] = 40  # these pay
     values[-2, 1, 1], values[-2, 1, 0] = 3e10, -2e10
-    pit = ultimate_pit(values)
+    pit = ultimate_pit(values, NINE_OVER_ONE)
     assert np.flatnonzero(pit[:, 1, 1]).tolist() == [*range(4, 300, 9), 301]
 
 
 def test_the_sample_has_a_sensible_pit_on_every_grid_that_runs_use():
     model = sample()
     for grid in (model.shape, (50, 50, 30), (20, 20, 10), (10, 10, 5)):
-        values, _ = block_values(resample(model, grid))
-        pit = ultimate_pit(values)
+        ground = resample(model, grid)
+        values, _ = block_values(ground)
+        pit = ultimate_pit(values, ground.size_m)
         assert 0.15 < pit.mean() < 0.45, grid
         assert values[pit].sum() > 1e9, grid
         assert 0.4 < (values[pit] < 0).mean() < 0.85, grid  # waste over the ore, but not only waste
@@ -108,16 +164,18 @@ def test_the_sample_has_a_sensible_pit_on_every_grid_that_runs_use():
 
 
 def test_a_pit_of_25_000_blocks_is_proven_optimal_to_the_dollar():
-    values, _ = block_values(resample(sample(), (25, 35, 29)))
-    found = solve_closure(values.ravel(), grid_precedence(values.shape))
-    assert np.array_equal(found.inside.reshape(values.shape), ultimate_pit(values))
-    assert is_closed(found.inside.reshape(values.shape))
+    ground = resample(sample(), (25, 35, 29))
+    values, _ = block_values(ground)
+    found = solve_closure(values.ravel(), grid_precedence(values.shape, ground.size_m))
+    inside = found.inside.reshape(values.shape)
+    assert np.array_equal(inside, ultimate_pit(values, ground.size_m))
+    assert is_closed(inside, ground.size_m, steeper_deg=1.0)
     assert 0 <= found.bound - found.value < 1
     assert found.value == pytest.approx(values.ravel()[found.inside].sum())
 
 
-def test_the_grids_precedence_has_nine_blocks_over_one():
-    graph = grid_precedence((3, 3, 2))
+def test_the_grids_precedence_has_nine_tall_blocks_over_one():
+    graph = grid_precedence((3, 3, 2), NINE_OVER_ONE)
     middle = graph[[(1 * 3 + 1) * 2 + 1]]
     assert sorted(middle.indices.tolist()) == [(x * 3 + y) * 2 for x in range(3) for y in range(3)]
     assert graph[[(0 * 3 + 0) * 2 + 1]].nnz == 4

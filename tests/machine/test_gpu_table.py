@@ -3,7 +3,7 @@
 import pytest
 
 from legroom.errors import BadInput
-from legroom.machine.gpu_table import GPUS, find_gpu
+from legroom.machine.gpu_table import GPUS, ambiguity, find_gpu
 from legroom.model.machine import Gpu
 from legroom.units import GIB, MIB
 
@@ -47,11 +47,18 @@ def test_product_names_find_their_card(text, name):
 
 @pytest.mark.parametrize(
     ("text", "smaller_gb", "larger_gb"),
-    [("GTX 1060", 3, 6), ("RTX 3060", 8, 12), ("RTX 4060 Ti", 8, 16), ("A100", 40, 80), ("V100", 16, 32)],
+    [("RTX 4060 Ti", 8, 16), ("A100", 40, 80), ("V100", 16, 32)],
 )
 def test_a_name_with_two_sizes_is_the_smaller_unless_stated(text, smaller_gb, larger_gb):
     assert find_gpu(text).nominal_gb == smaller_gb
     assert find_gpu(f"{text} {larger_gb}GB").nominal_gb == larger_gb
+    line = f"--gpu '{text}' is taken for the one with {smaller_gb} GB; there is also '{text} {larger_gb}GB'"
+    assert (ambiguity(text), ambiguity(f"{text} {larger_gb}GB"), ambiguity("RTX 4070")) == (line, None, None)
+
+
+def test_of_a_gpu_that_nearly_everybody_has_with_more_memory_that_one_is_meant():
+    assert [find_gpu(text).nominal_gb for text in ("RTX 3060", "RTX 3060 8GB", "GTX 1060")] == [12, 8, 6]
+    assert ambiguity("3060") == "--gpu '3060' is taken for the one with 12 GB; there is also '3060 8GB'"
 
 
 def test_every_card_is_found_by_its_own_name():

@@ -9,6 +9,7 @@ import pytest
 
 from legroom.errors import BadInput
 from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome
+from legroom.model.sealed import seal
 
 OUTCOME = Outcome(
     status="finished",
@@ -63,7 +64,7 @@ def test_scores_of_numpy_and_without_a_value_become_plain_json(tmp_path):
 
 def test_keys_of_a_later_release_are_skipped(tmp_path):
     path = tmp_path / "outcome.json"
-    path.write_text(json.dumps(CONTRACT | {"planets": 3, "peaks": CONTRACT["peaks"] | {"disk": {}}}))
+    path.write_bytes(seal(CONTRACT | {"planets": 3, "peaks": CONTRACT["peaks"] | {"disk": {}}}))
     assert Outcome.read(path).timesteps == 8192
 
 
@@ -74,18 +75,19 @@ def test_keys_of_a_later_release_are_skipped(tmp_path):
         ("[" * 100_000, "JSON"),
         ("\udcff", "JSON"),
         ("null", "object"),
-        (json.dumps(CONTRACT | {"legroom": 2}), "legroom"),
-        (json.dumps(CONTRACT | {"status": "done"}), "status"),
-        (json.dumps(CONTRACT | {"timesteps": "8192"}), "timesteps"),
-        (json.dumps(CONTRACT | {"timesteps": -1}), "timesteps"),
-        (json.dumps(CONTRACT | {"peaks": {"host": None}}), "peaks.host"),
-        (json.dumps(CONTRACT | {"attempts": [{"knobs": {}}]}), "attempts.0.reason"),
-        ('{"legroom": 1, "status": "finished"}', "timesteps"),
+        (CONTRACT | {"legroom": 2}, "legroom"),
+        (CONTRACT | {"status": "done"}, "status"),
+        (CONTRACT | {"timesteps": "8192"}, "timesteps"),
+        (CONTRACT | {"timesteps": -1}, "timesteps"),
+        (CONTRACT | {"peaks": {"host": None}}, "peaks.host"),
+        (CONTRACT | {"attempts": [{"knobs": {}}]}, "attempts.0.reason"),
+        ({"legroom": 1, "status": "finished"}, "timesteps"),
+        (json.dumps(CONTRACT), "checksum"),
     ],
 )
 def test_anything_else_is_one_line_that_names_the_place(tmp_path, content, says):
     path = tmp_path / "outcome.json"
-    path.write_bytes(content.encode("utf-8", "surrogateescape"))
+    path.write_bytes(content.encode("utf-8", "surrogateescape") if isinstance(content, str) else seal(content))
     with pytest.raises(BadInput) as caught:
         Outcome.read(path)
     assert str(path) in str(caught.value)

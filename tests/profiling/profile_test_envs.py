@@ -126,19 +126,6 @@ class OtherDtype(Shows):
         return np.full(4, self.age / 100)
 
 
-class Busy(Shows):
-    """Works for a while at every step."""
-
-    def __init__(self, rounds: int) -> None:
-        super().__init__()
-        self.rounds = rounds
-
-    def look(self) -> Observation:
-        for number in range(self.rounds):
-            self.last = number * number
-        return super().look()
-
-
 class EightMegabytes(Shows):
     """Has eight megabytes of its own and fills them."""
 

@@ -1,4 +1,4 @@
-"""What an observation costs, whether it is safe to keep, and which dtype would do; most of it in this process."""
+"""What an observation costs, and whether it is safe to keep; most of it in this process."""
 
 import numpy as np
 import profile_test_envs as envs
@@ -52,21 +52,9 @@ def test_bytes_by_key_are_those_of_the_space():
     assert cost["nbytes"] == sum(sizes.values()) == 88
 
 
-def test_smaller_dtypes_are_those_that_lose_nothing_of_what_was_seen_and_hold_what_the_space_allows():
-    cost = seen(envs.Wide())
-    found = {key["key"]: key["smaller"] and key["smaller"]["dtype"] for key in cost["keys"]}
-    assert found == {
-        "pixels": "uint8", "flags": "bool", "halves": "float16", "single": "float32", "exact": None,
-        "counter": "uint16",
-    }  # fmt: skip
-    pixels = cost["keys"][0]["smaller"]
-    assert pixels["saves"] == 18 and pixels["checked"] == cost["checked"] >= 120
-
-
-def test_what_never_changes_says_nothing_about_its_dtype():
+def test_what_never_changes_is_told():
     keys = {key["key"]: key for key in seen(envs.ConstantMap())["keys"]}
-    assert keys["map"]["constant"] and keys["map"]["smaller"] is None
-    assert keys["age"]["smaller"]["dtype"] == "uint16"  # the space says up to 1,000
+    assert keys["map"]["constant"] and not keys["age"]["constant"]
 
 
 def test_another_dtype_than_the_space_says_is_told():
@@ -85,7 +73,7 @@ def test_nan_is_no_change_and_no_obstacle():
     env = envs.OtherDtype()
     env.look = lambda: np.array([np.nan, env.age, 1, 2], np.float32)
     cost = seen(env)
-    assert not cost["aliases_env_memory"] and only_key(cost)["smaller"]["dtype"] == "float16"
+    assert not cost["aliases_env_memory"] and not only_key(cost)["constant"]
 
 
 def test_the_api_returns_it_with_the_profile():

@@ -154,6 +154,33 @@ def test_own_environment_class_and_constants_of_a_module_beside_the_script(tmp_p
     assert run.checkpoint.every == 4000  # SB3 counts steps of the vectorised environment
 
 
+ENVIRONMENT = """
+import gymnasium as gym, numpy as np
+class Room(gym.Env):
+    def __init__(self, size=32):
+        self.observation_space = gym.spaces.Box(0, 255, (3, size, size), np.uint8)
+        self.action_space = gym.spaces.Discrete(4)
+"""
+
+
+@pytest.mark.parametrize(
+    ("exported", "made"),
+    [("from .rooms import Room", "from envs import Room\nenv = Room(48)"),
+     ("from .rooms import *", "import envs\nenv = envs.Room(size=48)"),
+     ("from envs.rooms import Room as Cell", "from envs import Cell as C\nenv = C(48)"),
+     ("from . import rooms", "from envs import rooms\nenv = rooms.Room(48)"),
+     ("from .deep import Room", "from envs import Room\nenv = Room(48)")],
+)  # fmt: skip
+def test_an_environment_is_found_through_the_packages_that_export_it(tmp_path: Path, exported: str, made: str) -> None:
+    (tmp_path / "envs" / "deep").mkdir(parents=True)
+    script(tmp_path / "envs", exported, "__init__.py")
+    script(tmp_path / "envs", ENVIRONMENT, "rooms.py")
+    script(tmp_path / "envs" / "deep", "from ..rooms import Room", "__init__.py")
+    run = read(script(tmp_path, f"from stable_baselines3 import PPO\n{made}\nPPO('CnnPolicy', env)\n"))
+    assert run.env.n_envs == 1 and run.env.spaces is not None
+    assert run.env.spaces.observation.shape == (3, 48, 48)
+
+
 @pytest.mark.parametrize(
     ("evaluated", "same"),
     [("env", True), ("model.get_env()", True), ("VecNormalize(env, training=False)", True), ("make()", False)],

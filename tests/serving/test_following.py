@@ -9,6 +9,7 @@ from bench.ui_server import serving
 
 from legroom.machine.live_log import LIVE, LiveLog, read_live
 from legroom.machine.tree import process_memory
+from legroom.model.sealed import seal
 from legroom.serving.following import folders_in, told_of
 from legroom.units import MIB
 
@@ -18,8 +19,8 @@ PEAK = {"nbytes": 300 * MIB, "low": 290 * MIB, "high": 310 * MIB, "phase": "upda
 
 def _training(folder, *, at=None):
     folder.mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps(RUN))
-    (folder / "prediction.json").write_text(json.dumps({"host": PEAK, "gpu": None, "items": [], "at_host_peak": []}))
+    (folder / "run.json").write_bytes(seal(RUN))
+    (folder / "prediction.json").write_bytes(seal({"host": PEAK, "gpu": None, "items": [], "at_host_peak": []}))
     (folder / "progress.csv").write_text(
         "time/total_timesteps,rollout/ep_rew_mean,time/fps\n100,1.5,50\n200,<b>,50\n300,4.5,60\n"
     )
@@ -49,7 +50,7 @@ def test_one_that_ended_says_how(tmp_path):
     peaks = {"host": {"predicted": 300 * MIB, "measured": 280 * MIB}, "gpu": None}
     retreat = {"step": 200, "why": "the card was full", "what": "redone in halves"}
     outcome = {"status": "finished", "timesteps": 1000, "peaks": peaks, "retreats": [retreat]}
-    (folder / "outcome.json").write_text(json.dumps(outcome))
+    (folder / "outcome.json").write_bytes(seal(outcome))
     told = told_of("cart", folder)
     assert told["words"] == "cart finished at step 1,000. Host peak 280.0 MiB, 300.0 MiB predicted."
     assert "the card was full" in told["body"]
@@ -109,11 +110,11 @@ WATCH = {"command": ["a"], "began": 1, "samples": [], "peak": {"host": 1}, "exit
 HOSTILE = {
     "deep": {"run.json": "[" * 100_000},
     "deep watch": {"watch.json": "[" * 100_000},
-    "time": {"run.json": json.dumps(RUN), LIVE: '{"t": 1e300, "say": "hello"}'},
-    "height": {"run.json": json.dumps(RUN), LIVE: f'{{"t": 1, "host": {"9" * 4000}}}\n{{"t": 2, "host": 0}}'},
+    "time": {"run.json": seal(RUN).decode(), LIVE: '{"t": 1e300, "say": "hello"}'},
+    "height": {"run.json": seal(RUN).decode(), LIVE: f'{{"t": 1, "host": {"9" * 4000}}}\n{{"t": 2, "host": 0}}'},
     "infinite": {"watch.json": json.dumps(WATCH | {"peak": {"host": float("inf")}, "summary": ""})},
     "number": {"watch.json": json.dumps(WATCH | {"summary": 5})},
-    "many": {"run.json": json.dumps(RUN), LIVE: '{"t":1,"host":1}\n' * 1_500_000},
+    "many": {"run.json": seal(RUN).decode(), LIVE: '{"t":1,"host":1}\n' * 1_500_000},
 }
 
 

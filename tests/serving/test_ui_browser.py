@@ -1,6 +1,5 @@
 """The planner page in a real browser: turned by mouse and keyboard, at three widths, in light and dark."""
 
-import json
 import os
 import time
 
@@ -11,6 +10,7 @@ from bench.ui_server import serving
 from legroom.backends.program.program_bill import predicted
 from legroom.machine.live_log import LiveLog
 from legroom.model.rehearsal import CardSeen, HostSeen, Rehearsal, SourceLine
+from legroom.model.sealed import seal
 from legroom.model.verdict import Budget
 from legroom.reading import read
 from legroom.rendering.program_text import program_json
@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     run = tmp_path_factory.mktemp("runs") / "cart"
     run.mkdir()
     about = {"name": "cart", "algo": "PPO", "env": {"id": "CartPole-v1"}, "total_timesteps": 1000}
-    (run / "run.json").write_text(json.dumps(about))
+    (run / "run.json").write_bytes(seal(about))
     (run / "progress.csv").write_text("time/total_timesteps,rollout/ep_rew_mean\n100,1.0\n200,2.0\n")
     for nbytes in (100, 150, 120):
         LiveLog(run).memory(nbytes * MIB, None, phase="collect")

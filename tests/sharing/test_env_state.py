@@ -98,9 +98,9 @@ class Longer(wrappers.TimeLimit):
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (Steered, "Steered offers no get_state"),
-        (lambda: Remembering(Walk()), "Remembering offers no get_state"),
-        (lambda: Longer(Walk(), 5), "Longer offers no get_state"),
+        (Steered, "Steered cannot save its state"),
+        (lambda: Remembering(Walk()), "Remembering cannot save its state"),
+        (lambda: Longer(Walk(), 5), "Longer cannot save its state"),
     ],
 )
 def test_a_link_that_nobody_knows_means_no_state(make: Any, why: str) -> None:

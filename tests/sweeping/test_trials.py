@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -73,7 +72,7 @@ def test_the_folder_gives_back_the_plan(tmp_path: Path) -> None:
     assert folder.identity() == {"run": "x"}
 
 
-def test_a_damaged_plan_is_refused_and_one_without_a_checksum_is_read(tmp_path: Path) -> None:
+def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:
     """A resume would train something else, or nothing, with one flipped bit."""
     folder = SweepFolder(tmp_path)
     folder.keep({"run": "x"}, [_trial(0)])
@@ -82,10 +81,6 @@ def test_a_damaged_plan_is_refused_and_one_without_a_checksum_is_read(tmp_path: 
     plan.write_bytes(good.replace(b'"seed": ', b'"seed": 1', 1))
     with pytest.raises(BadInput, match="does not match its checksum"):
         folder.trials()
-    old = json.loads(good)
-    del old["checksum"]
-    plan.write_text(json.dumps(old))
-    assert folder.trials() == [_trial(0)]
 
 
 def test_what_a_trial_says_of_itself(tmp_path: Path) -> None:

@@ -95,9 +95,11 @@ def test_terminated_command_is_no_failure_of_memory_and_leaves_nobody(tmp_path: 
 
 
 def test_ctrl_c_on_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"  # what it prints may have a redrawn live line in the middle
     script = (
-        "import sys, time\nprint('tty', sys.stdout.isatty(), sys.stderr.isatty(), flush=True)\n"
-        "try:\n    time.sleep(20)\nexcept KeyboardInterrupt:\n    time.sleep(0.5)\n    sys.exit(7)\n"
+        f"import pathlib, sys, time\nready = pathlib.Path({str(ready)!r})\n"
+        "try:\n    ready.write_text(f'{sys.stdout.isatty()} {sys.stderr.isatty()}')\n    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    time.sleep(0.5)\n    sys.exit(7)\n"
     )
     pid, terminal = pty.fork()
     if pid == 0:
@@ -110,8 +112,7 @@ def test_ctrl_c_on_a_terminal_reaches_the_command_once(tmp_path: Path) -> None:
         except OSError:
             break
         shown += chunk
-        if b"tty True True" in shown and not pressed:
-            time.sleep(0.3)
+        if not pressed and ready.exists() and ready.read_text() == "True True":
             os.write(terminal, b"\x03")
             pressed = True
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7

@@ -1,4 +1,4 @@
-"""The live screen on a terminal: the command's own output stays as it is, what is drawn is below it, and goes."""
+"""The live line on a terminal: the command's own output stays as it is, what is drawn is below it, and goes."""
 
 import fcntl
 import os
@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from tests.watching.watch_helpers import ENVIRONMENT, LEGROOM, PYTHON
 
 from legroom.model.trace import Forecast, MemoryLimit, Sample
-from legroom.rendering.watch_screen import WatchScreen, sparkline
-from legroom.rendering.watch_text import WatchDisplay
+from legroom.rendering.watch_text import WatchDisplay, live_line
 
 ROWS, COLUMNS = 20, 80
 TOKEN = re.compile(rb"\x1b\[(\d*)([A-Za-z])|\x1b([78D])|([\r\n])|([^\x1b\r\n]+)")
@@ -92,28 +91,18 @@ def test_what_is_drawn_stays_below_what_the_command_writes() -> None:
             display.pass_on(f"\r\nline {number}\r\n".encode())
     display.memory(sample(60, trainer=160, workers=50), limit, None)
     drawn = terminal.rows[terminal.row + 1 :]
-    assert "legroom watch" in drawn[0] and any("env workers" in line for line in drawn)
+    assert drawn[0].endswith("210.0 MiB of 8.0 GiB · GPU 3.0 GiB · workers 50.0 MiB · 1 min") and not any(drawn[1:])
     display.end(iter(["the end"]))
     shown = [line for line in terminal.lines() if line]
     expected = [text for n in range(1, 60, 2) for text in (f"{n:>3}% done", f"line {n}")]
     assert shown == [*expected, "the end"]
 
 
-def test_the_screen_says_roles_gpu_limit_and_forecast() -> None:
-    screen = WatchScreen()
-    for number in range(30):
-        screen.add(sample(float(number), trainer=10 * (number + 1)))
+def test_the_line_says_workers_gpu_limit_and_forecast() -> None:
     coming = Forecast(29.0, 629.0, 600.0, 700.0, certain=True)
-    lines = screen.lines("legroom watch", sample(29.0, trainer=300), MemoryLimit(1 << 30, "given"), coming, 79)
-    names = [line.split("  ")[0] for line in lines[1:4]]
-    assert names == ["trainer", "GPU", "host total"]
-    assert "of 1.0 GiB" in lines[3] and lines[4].startswith("forecast     memory runs out in about 10 min")
-    assert all(len(line) <= 79 for line in lines)
-
-
-def test_a_sparkline_rises_with_its_series_and_ends_at_its_highest() -> None:
-    line = sparkline([(float(t), t + 1) for t in range(100)], 50)
-    assert list(line) == sorted(line) and line[-1] == "█" and len(line) == 50
+    line = live_line(sample(29.0, trainer=256, workers=256), MemoryLimit(1 << 30, "given"), coming)
+    assert line.startswith("████████░░░░░░░░ 512.0 MiB of 1.0 GiB · GPU 3.0 GiB · workers 256.0 MiB · 29 s · ")
+    assert "memory runs out in about 10 min" in line
 
 
 def read_all(terminal: int) -> Iterator[bytes]:
@@ -140,9 +129,9 @@ def test_on_a_terminal_the_commands_output_is_whole() -> None:
     screen, seen = Terminal(), False
     for chunk in read_all(terminal):
         screen.feed(chunk)
-        seen = seen or any("host total" in line for line in screen.rows)
+        seen = seen or any("█" in line or "░" in line for line in screen.rows)
     os.waitpid(pid, 0)
     os.close(terminal)
     lines = [line for line in screen.lines() if line]
     assert seen and lines[:2] == ["bar 11", "out"]
-    assert lines[2].startswith("legroom watch: ") and not any("host total" in line for line in lines)
+    assert lines[2].startswith("legroom watch: ") and not any("░" in line for line in lines)

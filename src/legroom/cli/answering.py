@@ -48,11 +48,10 @@ class Look:
         Raises:
             Unseen: code that decides whether it fits was not imported, because --trust was not given.
         """
-        probing = self.mode != "arithmetic" and run.env.id is not None
         with self.showing(first or f"predicting {run.name}") as shown:
             tell = told(shown)
             predictor = Predictor(
-                run, self.machine, mode=self.mode, device=self.device, probe_env=probing, trust=self.trust,
+                run, self.machine, mode=self.mode, device=self.device, trust=self.trust,
                 progress=(lambda text: tell(f"{first}; {text}")) if first else tell,
             )  # fmt: skip
         if predictor.unseen:

@@ -1,16 +1,15 @@
-"""`legroom fit -- COMMAND...`: makes the user's own program fit, by savings from outside or by its own arguments."""
+"""`legroom fit -- COMMAND...`: makes the user's program fit, by savings from outside or its arguments and constants."""
 
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
 
 from legroom.cli import options, rehearse
-from legroom.cli.params import EXAMPLE, filled_in, places_in, read_params
+from legroom.cli.params import EXAMPLE, filled_in, places_in, read_params, run_text
 from legroom.cli.writing import Html, check_writable, write_text
 from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, BadInput
 from legroom.fitting.param_search import find_frontier, find_largest
@@ -47,8 +46,9 @@ def run(
     times, for seconds each, on a simulated GPU (see legroom predict --help --).
 
     Without --param: the cheapest savings with which it fits, of those that `legroom train -- COMMAND` can attach. With
-    --param: the largest value for {NAME} in the command that fits; the next one does not. Values that the program
-    refuses are skipped; two --param give the frontier. Exit code 1: nothing fits, or unknown.
+    --param: the largest value that fits for {NAME} in the command, or for a constant of the program (NAME = 32 in the
+    script or a module beside it, set while it runs; no file is changed). Values that the program refuses are skipped;
+    two --param give the frontier. Exit code 1: nothing fits, or unknown.
 
     \b
     legroom fit --vram 8GiB -- python train.py
@@ -87,7 +87,7 @@ def run(
     else:
         say(search_text(found))
         if found.best is not None:
-            say(f"run it with: {shlex.join(filled_in(command, found.best.params))}")
+            say(run_text(command, params, found.best.params))
         if html is not None:
             say(f"written: {html}")
     return EXIT_GOOD if found.fits else EXIT_FINDINGS
@@ -119,17 +119,17 @@ def find_attached(command: Sequence[str], rehearsed: rehearse.Rehearser, *, has_
     Raises:
         SystemExit: interrupted.
     """
-    from legroom.backends.program.attached_search import find_savings, price_of
-    from legroom.backends.program.savings import attaching, by_default
+    from legroom.backends.program.attached_search import find_savings, with_savings
+
+    def predict(command: Sequence[str], environment: Mapping[str, str]) -> ProgramPrediction:
+        return _unless_interrupted(rehearsed(command, environment))
 
     with status("rehearsing", show=not quiet) as shown:
 
         def attempt(savings: Savings) -> Attached:
             words = ", ".join(name if number is None else f"{name}={number}" for name, number in savings.items())
             shown(f"rehearsing with {words}" if words else "rehearsing the program as it is")
-            with attaching(command, savings, os.environ, has_gpu=has_gpu) as attached:
-                prediction = _unless_interrupted(rehearsed(command, attached.environment))
-                return Attached(savings, price_of(savings), prediction, attached.notes(), frozenset(by_default()))
+            return with_savings(command, savings, predict, has_gpu=has_gpu)
 
         return find_savings(attempt)
 
@@ -153,13 +153,23 @@ def _search(
     Raises:
         SystemExit: interrupted; what was tried has been told.
     """
+    from legroom.backends.program.program_constants import setting
+
     with status("rehearsing", show=not quiet) as shown:
 
         def attempt(*values: Number) -> Trial:
             chosen = dict(zip((param.name for param in params), values, strict=True))
             shown(f"rehearsing {', '.join(f'{name}={value}' for name, value in chosen.items())}")
-            prediction = _unless_interrupted(rehearsed(filled_in(command, chosen)))
+            constants = {each.name: (each.constant, chosen[each.name]) for each in params if each.constant is not None}
+            environment = setting(constants, os.environ)
+            prediction = _unless_interrupted(rehearsed(filled_in(command, chosen), environment))
             seen = prediction.rehearsal
+            for name in constants.keys() - {*seen.constants} if seen.stopped != "failed" else ():
+                at = f"{os.path.relpath(constants[name][0].file)}:{constants[name][0].first}"
+                raise BadInput(
+                    f"--param {name}: {at} was not executed in {seen.seconds:.0f} s, so it was not set",
+                    hint="more time (--seconds), or an argument of the command in its place",
+                )
             refused = seen.failure or "it failed" if seen.stopped == "failed" else ""
             trial = Trial(chosen, prediction, refused)
             complain(trial_line(trial))

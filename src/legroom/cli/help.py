@@ -18,17 +18,16 @@ GROUPS = (WHAT, BUDGET, CLUSTER, OUTPUT)
 _RARELY = " (rarely used)"
 WIDTH = 100  # at most, also on a wider terminal
 _NAMES_WIDTH = 34  # of an option; a longer one has its text on the next line
-START = """\
+INTRODUCTION = """\
 legroom predicts what a training needs, and makes it fit the machine you have.
 
-  legroom predict train.py                     Does my script fit? Reads it.
   legroom predict --gpu T4 -- python train.py  Does my program fit? Runs it.
+  legroom predict train.py                     Does my SB3 script fit? Reads it.
   legroom fit train.py --ram 16GiB             Make it fit, with few changes.
   legroom explain train.log                    Why did it run out of memory?
   legroom watch -- python train.py             Does it leak while it runs?
-
-All commands: legroom --help. Without a script: legroom predict mine:full
 """
+START = f"{INTRODUCTION}\nAll commands: legroom --help. Without a script: legroom predict mine:full\n"
 
 
 def rarely(group: str) -> str:
@@ -38,7 +37,7 @@ def rarely(group: str) -> str:
 
 def commands_help(summaries: Mapping[str, str], *, everything: bool) -> str:
     """Return what `legroom --help` prints."""
-    lines = ["Usage: legroom COMMAND [OPTIONS]", "", "Commands:"]
+    lines = [INTRODUCTION, "Usage: legroom COMMAND [OPTIONS]", "", "Commands:"]
     lines += [f"  {name:<10} {summary}" for name, summary in summaries.items()]
     lines += ["", "Options:", "  --help                        Show this list, or a command's options."]
     if everything:
@@ -49,7 +48,7 @@ def commands_help(summaries: Mapping[str, str], *, everything: bool) -> str:
             "  --install-completion [SHELL]  Complete words in bash, zsh or fish.",
             "  --show-completion [SHELL]     Show the script that does so.",
         ]
-    return "\n".join([*lines, "", "Start with: legroom predict mine:full"]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def command_help(name: str, command: Any, params: Sequence[Any], *, everything: bool, width: int) -> str:

@@ -75,15 +75,18 @@ def chosen_device(device: Device | None, cpu_only: bool, wants_gpu: bool) -> str
 
 
 def with_gpu(machine: Machine, name: str | None) -> Machine:
-    """Return the machine as if it had the named card, idle, and no other.
+    """Return the machine as if it had the named GPU, idle, and no other; of several of that name, say which is meant.
 
     Raises:
         BadInput: no such card is known.
     """
     if name is None:
         return machine
-    from legroom.machine.gpu_table import find_gpu
+    from legroom.machine.gpu_table import ambiguity, find_gpu
+    from legroom.rendering.console import complain
 
+    if (line := ambiguity(name)) is not None:
+        complain(line)
     return replace(machine, gpus=(find_gpu(name).as_gpu(),))
 
 

@@ -42,7 +42,7 @@ ModeOption = Annotated[
 Probe = Annotated[
     bool,
     typer.Option(
-        "--probe", rich_help_panel=rarely(WHAT), help="Step the environment for a second to measure lean storage."
+        "--probe", hidden=True, help="Environments are stepped anyway, for a second, wherever they may be built."
     ),
 ]
 
@@ -105,7 +105,6 @@ def run(
     legroom predict ppo.yml:atari --mode arithmetic --json
     legroom predict constants.py --like gameboy:default
     legroom predict train.py --set env.n_envs=8
-    legroom predict run.yaml --probe
     legroom predict run.yaml --trust
     legroom predict train.py --trust --values assume
     legroom predict mine:full mine:small --html mine.html
@@ -115,6 +114,9 @@ def run(
     legroom predict --gpu "RTX 4070" -- python train.py
     """
     check_writable("--html", html)
+    if probe_env and mode == "arithmetic":
+        hint = "mode auto or trace"
+        raise BadInput("--probe builds the environment, which --mode arithmetic does not", hint=hint)
     machine = options.with_gpu(probe(), gpu)
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu))
@@ -125,7 +127,7 @@ def run(
     wanted, unread = [one for found, _ in read for one in found], [one for _, failed in read for one in failed]
     what = f"predicting {', '.join(one.name for one in wanted)}"
     with pointing_to_running(runs, by_running), status(what, show=not json and mode != "arithmetic") as shown:
-        how: Any = {"mode": mode.value, "device": where, "probe_env": probe_env, "trust": trust, "values": values.value}
+        how: Any = {"mode": mode.value, "device": where, "trust": trust, "values": values.value}
         seen, unseen = _divided(wanted, mode, trust=trust)
         first = "" if json else _first_answer(seen, machine, budget, how)
         if first:
@@ -159,7 +161,7 @@ def _first_answer(runs: Sequence[Run], machine: Machine, budget: Budget, how: Ma
     if not (runs and sys.stderr.isatty()) or how["mode"] == "arithmetic":
         return ""
     try:
-        return estimate_text(predict_all(runs, machine, budget, **{**how, "mode": "arithmetic", "probe_env": False}))
+        return estimate_text(predict_all(runs, machine, budget, **{**how, "mode": "arithmetic"}))
     except BadInput:  # what is wrong with it is told in a moment
         return ""
 

@@ -87,9 +87,8 @@ def run(
         check_writable(option, file)
     overrides = split_settings(settings or [])
     with status(f"stepping {env}", show=not json) as tell:
-        timed = save is not None or before is not None
         how: Any = {"seed": seed, "overrides": overrides}
-        found = profile(env, frames, snapshot_interval, pace=timed, envs=counts, tell=tell, **how)
+        found = profile(env, frames, snapshot_interval, envs=counts, tell=tell, **how)
         if cprofile is not None:
             tell(f"profiling the functions of {env}")
             write_cprofile(env, cprofile, frames, **how)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -21,7 +22,8 @@ from legroom.machine import probe
 from legroom.machine.gpu_table import find_gpu
 from legroom.model.machine import Gpu, Machine
 from legroom.model.rehearsal import ProgramPrediction, Rehearsal
-from legroom.rendering.console import complain, say
+from legroom.rendering.attached_plan import with_cure
+from legroom.rendering.console import complain, say, status
 from legroom.rendering.program_text import program_json, program_text
 from legroom.rendering.run_file import run_file
 from legroom.units import parse_size
@@ -119,13 +121,20 @@ def run(
     legroom predict --seconds 30 --html memory.html -- uv run train.py
     legroom predict --for slurm -- python train.py
     """
+    from legroom.backends.program.attached_search import cure_of, with_savings
+    from legroom.backends.program.savings import by_default
+
     check_writable("--html", html)
     check_writable("-o", output)
-    rehearsed = rehearser(
-        gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
-        values=values, small=small, real_limit=real_limit, again=again, keep_writes=keep_writes, output_to_stderr=json,
+    options_given = partial(
+        rehearser, gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
+        values=values, small=small, real_limit=real_limit, again=again, keep_writes=keep_writes,
     )  # fmt: skip
-    prediction = rehearsed(command or [])
+    prediction = options_given(output_to_stderr=json)(command or [])
+    if command and (savings := cure_of(prediction.rehearsal)) is not None:
+        with status(f"rehearsing again with {', '.join(set(savings) - set(by_default()))} attached", show=not json):
+            tried = with_savings(command, savings, options_given(quiet=True), has_gpu=not cpu_only)
+        prediction = with_cure(prediction, tried, command)
     if html is not None:
         from legroom.rendering.pages.program_page import program_page
 

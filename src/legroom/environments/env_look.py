@@ -61,17 +61,19 @@ def look_at_env(
     """
     if run.env.id is None:
         raise BadInput("the run names no environment", path=run.source, hint="set env.id, or declare env.spaces")
-    together = _together(run)
     task = _task(run, how, trust=trust, probe_timeout_s=probe_timeout_s)
     answer, lean, probe_fate = _answer(run, task, how, timeout_s)
     if "error" in answer:
         raise BadInput(answer["error"], path=run.source, hint=answer.get("hint") or DECLARE)
     try:
-        spaces = Spaces.model_validate(answer["spaces"])
+        return _as_look(run, answer, lean, probe_fate)
     except ValueError as wrong:
         raise BadInput(f"env {run.env.id!r} has spaces that cannot be used: {wrong}", path=run.source) from wrong
-    nbytes = _mean_nbytes(answer, together, max(n_workers(run), 1))
-    look = EnvLook(spaces, nbytes, memory=_as_memory(answer))
+
+
+def _as_look(run: Run, answer: dict[str, Any], lean: dict[str, Any] | None, probe_fate: str) -> EnvLook:
+    nbytes = _mean_nbytes(answer, _together(run), max(n_workers(run), 1))
+    look = EnvLook(Spaces.model_validate(answer["spaces"]), nbytes, memory=_as_memory(answer))
     if lean is None or "error" in lean:
         return replace(look, not_probed=lean["error"] if lean else probe_fate)
     return replace(look, probe=_as_probe(lean))
@@ -107,13 +109,13 @@ def kept_look(run: Run, how: EnvTask) -> EnvLook | None:
     """Return what was found out about the run's environment on this machine before, None where nothing is kept."""
     if not any(cache_folder().glob("env-*.json")):  # before all files beside the run are looked at
         return None
-    named, asked_before = named_by_file(run, run_file(run)), [replace(how, storage=None)] + [how] * bool(how.storage)
+    named, asked_before = named_by_file(run, run_file(run)), [how] * bool(how.storage) + [replace(how, storage=None)]
     for trust, asked in product((True, False), asked_before):
         task = _task(named if trust else run, asked, trust=trust, probe_timeout_s=PROBE_TIMEOUT_S)
         path = _cache_path(run, task, how)
         kept: Any = _kept(path)
         with suppress(TypeError, KeyError, ValueError):
-            return EnvLook(Spaces.model_validate(kept["answer"]["spaces"]), memory=_as_memory(kept["answer"]))
+            return _as_look(run, kept["answer"], kept["lean"], "")
     return None
 
 

@@ -1,7 +1,7 @@
 """A process that was killed: the kernel's own words, a container's, and the signal alone.
 
 The kernel and container runtimes say that memory was the reason. A shell, PyCharm or torchrun only knows signal 9 (exit
-code 137 = 128 + 9), which is nearly always the out-of-memory killer, but a user or a time limit kills so too: those
+code 137 = 128 + 9), which is nearly always the out-of-memory killer, but a user or a time limit can do the same: those
 readings are not certain.
 """
 
@@ -47,7 +47,7 @@ _LOCAL_SIGNAL = re.compile(
     rf"(?:{'|'.join(re.escape(word) for word in KILLED_WORDS)})(?:\s|$|\()",
     re.I,
 )
-_UNSURE = "nearly always the kernel because memory ran out, though a user or a time limit kills so too."
+_UNSURE = "nearly always the kernel because memory ran out, though a user or a time limit can do the same."
 
 
 def _kernel(log: Log, place: int) -> Reading | None:

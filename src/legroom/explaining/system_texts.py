@@ -23,7 +23,7 @@ _PAGE_FILE = (
 _FORKING = re.compile(r"fork|_posixsubprocess|subprocess\.py|posix_spawn|popen_\w+\.py|_launch|Popen|pexpect")
 _MAPPING = re.compile(r"\bmmap\b|memmap|mmap_mode|_io|\bread\(|np\.load")
 _SHARED = re.compile(r"_posixshmem|shared_memory\.py|shm_open|SharedMemory|ftruncate|multiprocessing/heap")
-_FORK = "The system would not start another process: a fork needs as much free memory as its parent may come to write."
+_FORK = "The system would not start another process: a fork needs as much free memory as the parent process uses."
 
 
 def _errno_12(log: Log, place: int) -> Reading | None:

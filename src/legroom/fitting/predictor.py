@@ -34,12 +34,11 @@ class Predictor:
         *,
         mode: Mode = "auto",
         device: DeviceName | None = None,
-        probe_env: bool,
         trust: bool = False,
         progress: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.mode, self._trust = mode, trust
-        how: Any = {"mode": mode, "device": device, "probe_env": probe_env, "trust": trust, "progress": progress}
+        how: Any = {"mode": mode, "device": device, "trust": trust, "progress": progress}
         self.run, evidence = gather(run, machine, **how)
         self._first, self._backend = evidence, backend_of(self.run)
         self._by_net: dict[str, Evidence] = {self._backend.evidence_key(self.run): evidence}
@@ -115,7 +114,7 @@ def predictor_at_once(
 ) -> Predictor | None:
     """Return what predicts by arithmetic alone, which takes no time; None where arithmetic cannot tell."""
     try:
-        found = Predictor(run, machine, mode="arithmetic", device=device, probe_env=False, trust=trust)
+        found = Predictor(run, machine, mode="arithmetic", device=device, trust=trust)
         found.footprint(found.run)  # which asks for more than it took so far
     except LegroomError:
         return None

@@ -9,8 +9,10 @@ it is `torch.empty` here.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import functools
+import json
 import os
 import sys
 import sysconfig
@@ -18,6 +20,7 @@ import time
 from typing import Any
 
 LIBRARY = "LEGROOM_RESERVE"  # its path, where it is preloaded
+REFUSED = "refused"  # a file of the rehearsal's folder: requests that were refused, from C and from forked processes
 LEAST = 64 << 20
 HEAP_EVERY_S, HEAP_COST = 0.01, 100  # seconds between two samples of the heap, and times as long as one takes
 _STANDARD = os.path.join(sysconfig.get_paths()["stdlib"], "")
@@ -46,15 +49,19 @@ def watch_requests(journal: Any) -> None:
         except Exception:  # the program goes on, whatever is wrong with us
             return
 
-    callback = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_size_t)(told)
-    _kept.append(callback)
+    def told_by_fork(address: int, nbytes: int) -> None:
+        with contextlib.suppress(Exception):
+            if not address:
+                _, (file, line) = _asking_lines()
+                with open(os.path.join(os.environ["LEGROOM_REHEARSAL_FOLDER"], REFUSED), "a") as refusals:
+                    refusals.write(json.dumps({"nbytes": nbytes, "file": file, "line": line}) + "\n")
+
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_size_t, ctypes.c_size_t)
+    callback, of_fork = kind(told), kind(told_by_fork)
+    _kept.extend((callback, of_fork))
     tell(callback)
-
-    def silence() -> None:
-        tell(None)
-
-    os.register_at_fork(after_in_child=silence)  # the journal is the parent's
-    atexit.register(silence)
+    os.register_at_fork(after_in_child=lambda: tell(of_fork))  # the journal is the parent's
+    atexit.register(lambda: tell(None))
 
 
 class _Mallinfo2(ctypes.Structure):

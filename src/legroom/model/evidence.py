@@ -182,13 +182,11 @@ class EnvTask:
         brings: packages that come with these and that environments use as well.
         storage: what whoever steps it has to know to store its observations as the run would; None where there is
             nothing to learn from that.
-        not_probed: why there is nothing, where the user should know.
     """
 
     loaded: tuple[str, ...] = ()
     brings: tuple[str, ...] = ("torch",)
     storage: Mapping[str, Any] | None = None
-    not_probed: str = ""
 
 
 @dataclass(frozen=True)
@@ -231,7 +229,7 @@ class EnvLook:
     Args:
         nbytes: of one instance, its share of what several have in common included; None where it was not measured.
         memory: the same in its parts.
-        probe: None where it was not asked for or did not work; then `not_probed` says why.
+        probe: None where there is nothing to learn or it did not work; then `not_probed` says why.
         not_built: why there is no environment to measure.
     """
 

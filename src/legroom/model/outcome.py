@@ -141,7 +141,7 @@ class Outcome(Data):
         from pydantic import TypeAdapter, ValidationError  # heavy: only when something is to be validated
 
         try:
-            data = unseal(read_document(path), path).data
+            data = unseal(read_document(path), path)
             return TypeAdapter(cls).validate_json(json.dumps(data))  # as JSON: it has no tuples
         except OSError as error:
             raise BadInput(f"cannot be read: {error.strerror}", path=path, hint="legroom train writes it") from error

@@ -11,8 +11,27 @@ Number = int | float
 
 
 @dataclass(frozen=True)
+class Constant:
+    """A number that a program assigns to a name once: at the top of a module, in a class, or in its `main`.
+
+    Args:
+        first, last: lines of the assignment.
+        scope: name of the code that assigns: `<module>`, or of the class or function.
+        begins: the first line of that code, with and without decorators.
+    """
+
+    name: str
+    value: Number
+    file: str
+    first: int
+    last: int
+    scope: str = "<module>"
+    begins: tuple[int, int] = (0, 1)
+
+
+@dataclass(frozen=True)
 class Param:
-    """One argument: `{name}` in the command stands for it.
+    """One argument: `{name}` in the command stands for it, or a constant of the program has that name.
 
     Args:
         values: to choose from, the smallest first; a `range` where the user gave one.
@@ -22,6 +41,7 @@ class Param:
     name: str
     values: Sequence[Number]
     given: bool = False
+    constant: Constant | None = None
 
 
 @dataclass(frozen=True)

@@ -62,15 +62,6 @@ class Leak:
 
 
 @dataclass(frozen=True)
-class SmallerDtype:
-    """A dtype that held every value seen without loss; `saves` is per observation, `checked` counts observations."""
-
-    dtype: str
-    saves: int
-    checked: int
-
-
-@dataclass(frozen=True)
 class KeyCost:
     """One array of an observation, as a buffer stores it.
 
@@ -80,7 +71,6 @@ class KeyCost:
         aliases: this key alone, as `ObservationCost.aliases_env_memory`.
         changes_after: an observation handed out had changed after so many further steps; None where none was seen to.
         buffer: the environment's attribute whose memory it shares, such as `self.screen`; empty where none was found.
-        smaller: None where no smaller dtype would do.
         constant: all observations seen were the same here.
     """
 
@@ -92,7 +82,6 @@ class KeyCost:
     aliases: bool = False
     changes_after: int | None = None
     buffer: str = ""
-    smaller: SmallerDtype | None = None
     constant: bool = False
 
 
@@ -162,21 +151,6 @@ class Scaling:
 
 
 @dataclass(frozen=True)
-class Pace:
-    """How fast the environment is, against a small program that is the same in every run.
-
-    Args:
-        steps_per_s: as it was on this machine at that time.
-        relative: steps per run of that program; comparable with another time on the same kind of machine.
-        interval: between these `relative` lies; None where steps are too slow to tell.
-    """
-
-    steps_per_s: float
-    relative: float
-    interval: tuple[float, float] | None
-
-
-@dataclass(frozen=True)
 class Profile:
     """What one environment costs.
 
@@ -188,7 +162,6 @@ class Profile:
         own_cpu_share: processor time of the measuring, as a share of the environment's.
         level: bytes in use (Python objects and C allocator) at the end.
         level_interval: between these it lay in the later half of the run.
-        pace: for comparing with another run; None where nobody asked for it.
         observation: what an observation costs.
         parallel: one entry per number of processes, `scaling` what they say about one more.
         fits_envs: how many environments fit in this machine; None where it was not measured.
@@ -205,7 +178,6 @@ class Profile:
     parallel: tuple[ParallelRow, ...] = ()
     fits_envs: int | None = None
     scaling: Scaling = Scaling()
-    pace: Pace | None = None
     level_interval: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
@@ -218,15 +190,13 @@ class Profile:
 class Change:
     """One figure before and now, each with what it lies between; None where it was not measured.
 
-    Steps per second of before are told as they would be now, had only the machine become faster or slower.
-
     Args:
-        what: `level`, `bytes_per_step`, `marginal` or `steps_per_s`.
+        what: `level`, `bytes_per_step` or `marginal`.
         verdict: `same` where the intervals meet: the difference may be noise. `unknown` where one is missing.
         why: what keeps them from being compared.
     """
 
-    what: Literal["level", "bytes_per_step", "marginal", "steps_per_s"]
+    what: Literal["level", "bytes_per_step", "marginal"]
     before: float | None
     now: float | None
     before_interval: tuple[float, float] | None

@@ -11,7 +11,7 @@ from legroom.model.footprint import Assumed, Footprint, Item
 from legroom.model.run import Run
 from legroom.model.shown import ShownInNotebooks
 from legroom.model.verdict import Budget
-from legroom.units import format_span
+from legroom.units import format_size, format_span
 
 Stopped = Literal["repeats", "finished", "updates", "seconds", "failed", "out-of-memory", "interrupted", "real-limit"]
 ENOUGH_BATCHES = 30  # of one shape, where items of different shapes cannot be in one batch
@@ -70,6 +70,31 @@ class OutOfMemory:
     caught: bool
     retried: tuple[str, int] | None = None
     steps_after: int = 0
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A request of host memory that was larger than what was given.
+
+    Args:
+        file, line: of the program; an empty file where that is not known.
+        inside: the innermost file that is not NumPy's or torch's.
+        steps_after: optimizer steps that were made after it.
+    """
+
+    nbytes: int
+    file: str = ""
+    line: int = 0
+    inside: str = ""
+    steps_after: int = 0
+
+    @property
+    def text(self) -> str:
+        return f"a request of {format_size(self.nbytes)} was refused" + ("" if self.file else " in a child process")
+
+    @property
+    def place(self) -> tuple[str, int] | None:
+        return (self.file, self.line) if self.file else None
 
 
 @dataclass(frozen=True)
@@ -285,6 +310,8 @@ class Rehearsal:
         python: whether any Python interpreter of the program let the guest in.
         unseen: why what was seen may not be all that it does, where the guest could not look.
         points: (seconds, allocated, reserved) of the card over time.
+        jax_alone: it computes with jax, and uses no torch beside it, though it may import it.
+        constants: of the program that were set from outside.
     """
 
     command: tuple[str, ...]
@@ -302,6 +329,7 @@ class Rehearsal:
     failure: str = ""
     failed_at: tuple[str, int] | None = None
     out_of_memory: tuple[OutOfMemory, ...] = ()
+    refused: Refused | None = None
     assumed: tuple[Assumed, ...] = ()
     sizes_assumed: tuple[Assumed, ...] = ()
     unmodelled: tuple[str, ...] = ()
@@ -322,6 +350,8 @@ class Rehearsal:
     batches: tuple[BatchesSeen, ...] = ()
     same_runs: tuple[SameRun, ...] = ()
     jax: str = ""
+    jax_alone: bool = False
+    constants: tuple[str, ...] = ()
 
     @property
     def failed(self) -> OutOfMemory | None:

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from legroom.backends.default import DEFAULT_BACKEND
 from legroom.model.data import Between, Data
-from legroom.model.old_names import current_name
 from legroom.model.spaces import Space
 from legroom.units import LARGEST
 
@@ -62,10 +61,6 @@ class EnvSpec(Data):
         """What the environment is made with: a grid is an argument like any other."""
         return self.kwargs if self.grid is None else {"grid": self.grid} | self.kwargs
 
-    def __post_init__(self) -> None:
-        if isinstance(self.id, str):
-            object.__setattr__(self, "id", current_name(self.id))
-
 
 @dataclass(frozen=True)
 class PolicySpec(Data):
@@ -76,11 +71,6 @@ class PolicySpec(Data):
     features_extractor: str | None = None
     """module:Class"""
     features_extractor_kwargs: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for field_name in ("name", "features_extractor"):
-            if isinstance(named := getattr(self, field_name), str):
-                object.__setattr__(self, field_name, current_name(named))
 
 
 # Keys of `memory` that are gone: their effect was none, or another one on every machine.

@@ -2,14 +2,12 @@
 
 The checksum is one more key of the document. A separate list of checksums would have to be written after the files, and
 a crash in between would leave good files that look damaged. It is taken over the parsed content, keys sorted, so that
-layout does not matter. Documents of 0.1 have none. A document that lost the key to a flipped bit still has the mark in
-front of the value, or the other way round, so that one flipped bit does not pass it off as one of 0.1.
+layout does not matter.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from legroom.errors import BadInput
@@ -26,14 +24,6 @@ class Newer(BadInput):
     """A document was written by a later release, in a format that this one does not know."""
 
 
-@dataclass(frozen=True)
-class Document:
-    """The content of a document, and whether a checksum vouches for it."""
-
-    data: dict[str, Any]
-    checked: bool
-
-
 def seal(data: Mapping[str, Any], *, indent: int | None = 2, default: Any = None) -> bytes:
     """Return a document as JSON with its checksum."""
     content = json.loads(json.dumps(data, default=default))  # as it will be read: lists for tuples, text for keys
@@ -41,12 +31,23 @@ def seal(data: Mapping[str, Any], *, indent: int | None = 2, default: Any = None
     return (json.dumps(content | {KEY: MARK + _sha256(content)}, indent=indent) + "\n").encode()
 
 
-def unseal(content: bytes, path: object) -> Document:
+def unseal(content: bytes, path: object) -> dict[str, Any]:
     """Return what a document says, without its checksum.
 
     Raises:
         Damaged: it is no JSON object, or not as written.
         Newer: its version is later than this release's.
+    """
+    data = parse(content, path, sealed=True)
+    data.pop(KEY)
+    return data
+
+
+def parse(content: bytes, path: object, *, sealed: bool = False) -> dict[str, Any]:
+    """Return what a document says whose checksum is kept elsewhere, or, where it is `sealed`, is right.
+
+    Raises:
+        Damaged, Newer: as `unseal`.
     """
     try:
         data = json.loads(content)
@@ -54,16 +55,14 @@ def unseal(content: bytes, path: object) -> Document:
         raise Damaged(f"is damaged: not JSON: {error}", path=path) from None
     if not isinstance(data, dict):
         raise Damaged("is damaged: not a JSON object", path=path)
-    given = data.pop(KEY, None)
-    checked = given is not None or any(isinstance(value, str) and value.startswith(MARK) for value in data.values())
-    if checked and given != MARK + _sha256(data):
+    if sealed and data.get(KEY) != MARK + _sha256({key: value for key, value in data.items() if key != KEY}):
         raise Damaged("is damaged: its content does not match its checksum", path=path)
     version = data.get(VERSION_KEY, VERSION)
     if version != VERSION:
         if isinstance(version, int) and version > VERSION:
             raise newer(version, path)
         raise Damaged(f"is damaged: its version is {version!r}", path=path)
-    return Document(data, checked)
+    return data
 
 
 def newer(version: int, path: object) -> Newer:

@@ -16,7 +16,7 @@ from legroom.errors import BadInput
 if TYPE_CHECKING:
     from legroom.model.layers import Net
     from legroom.model.run import Run
-    from legroom.model.spaces import BoxSpace
+    from legroom.model.spaces import BoxSpace, KnownSpaces
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,9 @@ class Workload:
         packages: that its environments, networks and scores import when they are used.
         options: of the command line, beside those that every run has.
         with_options: returns a run as it is with options, given as texts by their name. It may read the files that they
-            name, and says what spaces the environment has then, or removes declared ones that no longer hold.
+            name, and removes declared spaces that no longer hold.
+        spaces: returns the spaces of its environment by the arguments that it is made with; None where only the
+            environment can tell. Where arguments are changed, declared spaces no longer count, and it is asked.
         extractors: what features extractors publish, by the name that run files give them (`module:Class`).
         headless: policies of Q networks without a head of their own, whose extractor's features are the values.
         rank: where it stands among workloads in tables; those of the same rank are sorted by name.
@@ -90,6 +92,7 @@ class Workload:
     packages: tuple[str, ...] = ()
     options: tuple[WorkloadOption, ...] = ()
     with_options: Callable[[Run, Mapping[str, str]], Run] | None = None
+    spaces: Callable[[Mapping[str, Any]], KnownSpaces | None] | None = None
     extractors: Mapping[str, Extractor] = field(default_factory=dict)
     headless: tuple[str, ...] = ()
     rank: int = 100

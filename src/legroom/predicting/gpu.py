@@ -195,13 +195,13 @@ def _outside(net: NetTrace) -> Iterator[Item]:
         share = int(net.convolution * CUDNN_SHARE.get(net.convolution_axes, CUDNN_SHARE[3]))
         yield Item(
             "gpu.cudnn workspace", share, Place.GPU,
-            f"cuDNN may take from nothing to twice this for the largest Conv{net.convolution_axes}d; low confidence",
+            f"a guess for cuDNN: 0 to 2× this for the largest Conv{net.convolution_axes}d; low confidence",
             (Phase.COLLECT, Phase.UPDATE), known=Known.DEFAULT, error=share,
         )  # fmt: skip
     if net.rnn_values:
         reserve = RNN_RESERVE * net.rnn_values
         yield Item(
             "gpu.rnn reserve", reserve, Place.GPU,
-            "cuDNN keeps what the recurrent layers' backward pass needs: from nothing to twice this; low confidence",
+            "cuDNN keeps what the recurrent layers' backward pass needs; a guess: 0 to 2× this",
             (Phase.UPDATE,), known=Known.DEFAULT, error=reserve,
         )  # fmt: skip

@@ -6,9 +6,8 @@ real networks and follows one real update on fake tensors, or asks the compiler.
 installed and falls back to arithmetic, with a note, where they are not or where a policy cannot be traced.
 
 Unless by arithmetic, the environment is built and stepped in a child wherever it may be (`own_code`), also where
-its spaces are known: what it imports and holds is in no file. Where it cannot be built, a note says so and the band is
-wider. Where only it tells the spaces it is also stepped for a second: that tells what lean storage would take, and
-whether it would be slower (`env_probe`). `probe_env` asks for it where they are declared.
+its spaces are known: what it imports and holds is in no file, and a second of stepping tells what lean storage would
+take, and whether it would be slower (`env_probe`). Where it cannot be built, a note says so and the band is wider.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +30,7 @@ from legroom.model.facts import episode_limit
 from legroom.model.footprint import AllocatorPeaks, Footprint, Item
 from legroom.model.machine import Machine
 from legroom.model.run import Run, Spaces
-from legroom.model.spaces import describe, leaves
+from legroom.model.spaces import BoxSpace, Leaf, describe, leaves
 from legroom.predicting.constraints import broken_rules
 from legroom.predicting.typical_envs import typical_memory
 from legroom.units import LARGEST
@@ -46,7 +45,6 @@ def predict(
     *,
     mode: Mode = "auto",
     device: DeviceName | None = None,
-    probe_env: bool = False,
     trust: bool = False,
     values: Values = "refuse",
 ) -> Footprint:
@@ -54,7 +52,6 @@ def predict(
 
     Args:
         device: overrides the run's own; `auto` there means cuda where the machine has a GPU.
-        probe_env: build and step the environment also where the run declares its spaces.
         trust: import the code that the run names and that no installed package has registered (`own_code`).
         values: what code gets that reads a value while it is traced. `refuse`: nothing, and what it takes is not
             known. `assume`: an answer by where the value comes from, listed in `Footprint.assumed`. `real`: what a CPU
@@ -65,7 +62,7 @@ def predict(
         Unseen: the spaces are known only to the environment, which is such code and not trusted.
         MissingExtra: mode `trace` without the libraries.
     """
-    how: Any = {"mode": mode, "device": device, "probe_env": probe_env, "trust": trust, "values": values}
+    how: Any = {"mode": mode, "device": device, "trust": trust, "values": values}
     return add_up(*gather(run, machine or probe(), **how))
 
 
@@ -75,13 +72,12 @@ def gather(
     *,
     mode: Mode = "auto",
     device: DeviceName | None = None,
-    probe_env: bool = False,
     trust: bool = False,
     values: Values = "refuse",
     progress: Callable[[str], None] = lambda text: None,
 ) -> tuple[Run, Evidence]:
     """Return the run with its spaces, and all there is to know about it; the slow half of a prediction."""
-    how: Any = {"mode": mode, "device": device, "probe_env": probe_env, "trust": trust, "progress": progress}
+    how: Any = {"mode": mode, "device": device, "trust": trust, "progress": progress}
     return gather_all([run], machine, values=values, **how)[0]
 
 
@@ -91,7 +87,6 @@ def gather_all(
     *,
     mode: Mode = "auto",
     device: DeviceName | None = None,
-    probe_env: bool = False,
     trust: bool = False,
     values: Values = "refuse",
     build_env: bool = True,
@@ -103,8 +98,6 @@ def gather_all(
         build_env: False: the environment is built only where nothing else tells its spaces.
         progress: is told what takes long.
     """
-    if probe_env and mode == "arithmetic":
-        raise BadInput("--probe builds the environment, which --mode arithmetic does not", hint="mode auto or trace")
     if trust and mode != "arithmetic":
         runs = [named_by_file(run, run_file(run)) for run in runs]
     # By arithmetic nothing is imported, so that there is nothing to trust.
@@ -113,7 +106,8 @@ def gather_all(
         backend_of(run).prepared(run, "arithmetic" if own.env else mode, progress)
         for run, own in zip(runs, seen, strict=True)
     ]
-    built = [_with_spaces(run, mode, probe_env, own.env, trust, build_env) for run, own in zip(runs, seen, strict=True)]
+    declared = [run.env.spaces for run in runs]
+    built = [_with_spaces(run, mode, own.env, trust, build_env) for run, own in zip(runs, seen, strict=True)]
     built = [(_with_limit(run, env), env) for run, env in built]
     devices = [device or choose_device(run, machine) for run in runs]
     said = [
@@ -128,7 +122,7 @@ def gather_all(
             run,
             _evidence(
                 run,
-                replace(look, notes=(*look.notes, *filter(None, (card,)))),
+                replace(look, notes=(*look.notes, *filter(None, (card, _corrected(spaces, run.env.spaces))))),
                 env,
                 where,
                 machine,
@@ -136,7 +130,7 @@ def gather_all(
                 measure=mode != "arithmetic",
             ),
         )
-        for (run, env), where, look, own, card in zip(built, devices, looks, seen, said, strict=True)
+        for (run, env), where, look, own, card, spaces in zip(built, devices, looks, seen, said, declared, strict=True)
     ]
 
 
@@ -233,7 +227,7 @@ def _looks(
 
 
 def _with_spaces(
-    run: Run, mode: Mode, probe_env: bool, unseen: Sequence[str], trust: bool, build_env: bool
+    run: Run, mode: Mode, unseen: Sequence[str], trust: bool, build_env: bool
 ) -> tuple[Run, EnvLook | None]:
     """Return the run with its spaces, and what building its environment told; None where it was not built.
 
@@ -247,24 +241,19 @@ def _with_spaces(
         return run, None
     if mode == "arithmetic":
         return _as_known(run, task) if build_env else (run, None)
-    if declared is not None:
-        asked = probe_env and (task.storage is not None or bool(task.not_probed))
-        if not asked and (run.env.id is None or not build_env):
-            return run, None
-        if unseen:
-            text = unseen_text(unseen)
-            look = EnvLook(declared, memory=typical_memory(run, own=False))
-            return run, replace(look, not_probed=text) if asked else replace(look, not_built=text)
-        if not asked and (run.env.nbytes is not None or backend_of(run).spreads):
-            return run, None  # the run says it, or its processes are counted otherwise
-        return run, _look_only(run, declared, task if asked else replace(task, storage=None, not_probed=""), trust)
     if run.env.id is None:
-        return run, None  # facts.spaces_of says what to do when there are none
+        return run, None  # facts.spaces_of says what to do when there are no spaces
+    if declared is not None:
+        counted = run.env.nbytes is not None or backend_of(run).spreads  # by the run, or with its processes
+        if not build_env or (counted and task.storage is None):
+            return run, None
+        look = _look_only(run, declared, task, trust, unseen)
+        return _with_seen(run, look), look
     if not is_installed("gymnasium"):
         what = f"building env {run.env.id!r} to see its spaces"
         raise MissingExtra(backend_of(run).extra, "gymnasium", what=what)
     look = _look_at_env(run, task, trust)
-    return run.replace(env=run.env.model_copy(update={"spaces": look.spaces})), look
+    return _with_seen(run, look), look
 
 
 def _episodes(run: Run, env: EnvLook | None) -> Iterator[str]:
@@ -299,32 +288,38 @@ def _as_known(run: Run, task: EnvTask) -> tuple[Run, EnvLook | None]:
     from legroom.environments.env_look import kept_look
 
     kept = kept_look(run, task)
-    if kept is not None and (spaces is None or _sizes(kept.spaces) == _sizes(spaces)):
-        spaces = spaces or kept.spaces
-        run = run.replace(env=run.env.model_copy(update={"spaces": spaces}))
+    if kept is not None:
+        run = _with_seen(run, kept)
     elif spaces is not None:
         kept = EnvLook(spaces, memory=typical_memory(run, own=bool(own_code(run).env)))
     return run, kept
 
 
-def _look_only(run: Run, declared: Spaces, task: EnvTask, trust: bool) -> EnvLook:
-    """Return what the environment tells beside its spaces; these are the declared ones, whatever it has."""
-    asked = task.storage is not None or bool(task.not_probed)
+def _with_seen(run: Run, look: EnvLook) -> Run:
+    """Return the run with the spaces that its environment was seen to have: that is what trains, whatever it says."""
+    declared = run.env.spaces
+    if declared is not None and _sizes(look.spaces) == _sizes(declared):
+        return run
+    return run.replace(env=run.env.model_copy(update={"spaces": look.spaces}))
 
-    def failed(why: str) -> EnvLook:
-        look = EnvLook(declared, memory=typical_memory(run, own=False))
-        return replace(look, not_probed=why) if asked else replace(look, not_built=why)
 
-    if not is_installed("gymnasium"):
-        return failed("gymnasium is not installed here")
+def _corrected(declared: Spaces | None, seen: Spaces | None) -> str:
+    """Return that the declared spaces are not those of the environment, as a note; empty where they are."""
+    if declared is None or seen is None or _sizes(declared) == _sizes(seen):
+        return ""
+    has, says = (f"{describe(each.observation)}, actions {describe(each.action)}" for each in (seen, declared))
+    return f"predicted with the environment's own observation, {has}; env.spaces says {says}"
+
+
+def _look_only(run: Run, declared: Spaces, task: EnvTask, trust: bool, unseen: Sequence[str]) -> EnvLook:
+    """Return what the environment tells; its spaces are the declared ones only where it could not be built."""
+    why = unseen_text(unseen) if unseen else "" if is_installed("gymnasium") else "gymnasium is not installed here"
     try:
-        look = _look_at_env(run, task, trust)
+        if not why:
+            return _look_at_env(run, task, trust)
     except (BadInput, MissingExtra) as error:
-        return failed(str(error))
-    if _sizes(look.spaces) != _sizes(declared):
-        return failed(f"its observation is {describe(look.spaces.observation)}, not what env.spaces says")
-    look = replace(look, spaces=declared)
-    return replace(look, not_probed=task.not_probed if asked else "") if task.storage is None else look
+        why = str(error)
+    return EnvLook(declared, memory=typical_memory(run, own=False), not_built=why)
 
 
 def _look_at_env(run: Run, task: EnvTask, trust: bool) -> EnvLook:
@@ -333,8 +328,13 @@ def _look_at_env(run: Run, task: EnvTask, trust: bool) -> EnvLook:
     return look_at_env(run, task, trust=trust)
 
 
-def _sizes(spaces: Spaces) -> dict[str, tuple[tuple[int, ...], str]]:
-    return {key: (leaf.shape, leaf.dtype) for key, leaf in leaves(spaces.observation).items()}
+def _sizes(spaces: Spaces) -> list[dict[str, Leaf]]:
+    """Return what memory depends on: all but the bounds."""
+    sides = (leaves(spaces.observation), leaves(spaces.action))
+    return [
+        {key: replace(leaf, low=None, high=None) if isinstance(leaf, BoxSpace) else leaf for key, leaf in side.items()}
+        for side in sides
+    ]
 
 
 def footprint_of(run: Run, evidence: Evidence, items: Iterable[Item]) -> Footprint:

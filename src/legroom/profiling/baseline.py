@@ -20,7 +20,7 @@ from legroom.model.profile import Change, Comparison, LeakVerdict, Profile
 JSON_VERSION = 1
 LARGEST_FILE = 64 << 20  # bytes
 NOTHING_PER_STEP = 1.0  # bytes; a difference below is none, however exact both are
-What = Literal["level", "bytes_per_step", "marginal", "steps_per_s"]
+What = Literal["level", "bytes_per_step", "marginal"]
 Pair = tuple[float, float]
 
 
@@ -67,7 +67,6 @@ def compare(profile: Profile, saved: Mapping[str, Any], name: str) -> Comparison
         level,
         _change("bytes_per_step", slope, (now.bytes_per_step, now.interval), least=NOTHING_PER_STEP),
         _change("marginal", _pairs(scaling, "marginal", "interval"), (scaled.marginal, scaled.interval)),
-        _pace_change(profile, saved),
     )
     return Comparison(name, changes, leak["verdict"], tuple(_notes(profile, saved)))
 
@@ -82,20 +81,6 @@ def _notes(profile: Profile, saved: Mapping[str, Any]) -> list[str]:
     return notes
 
 
-def _pace_change(profile: Profile, saved: Mapping[str, Any]) -> Change:
-    """Compare what is relative to the reference, and tell it in steps per second of this machine now."""
-    was, was_in = _pairs(saved.get("pace"), "relative", "interval")
-    pace = profile.pace
-    if pace is None or pace.relative <= 0:
-        return Change("steps_per_s", None, profile.steps_per_s, None, None, "unknown", "was not timed now")
-    if was is None:
-        return Change("steps_per_s", None, profile.steps_per_s, None, None, "unknown", "was not timed then")
-    scale = pace.steps_per_s / pace.relative
-    before = (was * scale, None if was_in is None else (was_in[0] * scale, was_in[1] * scale))
-    within = None if pace.interval is None else (pace.interval[0] * scale, pace.interval[1] * scale)
-    return _change("steps_per_s", before, (pace.steps_per_s, within))
-
-
 def _change(
     what: What, before: tuple[float | None, Pair | None], now: tuple[float | None, Pair | None], least: float = 0.0
 ) -> Change:
@@ -108,9 +93,7 @@ def _change(
     apart = max(was_in[0], value_in[0]) > min(was_in[1], value_in[1])
     if not apart or abs(value - was) < least:
         return Change(what, was, value, was_in, value_in, "same")
-    more_is_better = what == "steps_per_s"
-    verdict: Literal["better", "worse"] = "better" if (value > was) == more_is_better else "worse"
-    return Change(what, was, value, was_in, value_in, verdict)
+    return Change(what, was, value, was_in, value_in, "worse" if value > was else "better")
 
 
 def _pairs(data: Any, value: str, interval: str) -> tuple[float | None, Pair | None]:

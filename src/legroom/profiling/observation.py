@@ -24,7 +24,6 @@ import numpy as np
 from legroom.environments.env_make import EnvError, stage
 from legroom.model.profile import KeyCost, ObservationCost
 from legroom.profiling.own_arrays import name_owner, shares
-from legroom.profiling.smaller_dtypes import DtypeCheck
 from legroom.profiling.stepping import SEED, Stepper
 
 STEPS = 500
@@ -88,12 +87,13 @@ class _Watch:
     def __init__(self, env: Any) -> None:
         self.env, self.count = env, 0
         self.spaces = dict(_leaf_spaces(env.observation_space))
-        self.checks: dict[str, DtypeCheck] = {}
         self.kept: deque[tuple[Arrays, Arrays]] = deque(maxlen=KEPT)  # as handed out, and a copy of it then
         self.sharing: dict[str, str] = {}  # keys whose memory came again, and whose it is
         self.changed: dict[str, int] = {}  # keys that changed later, after how many steps
         self.changes_at_reset = False
         self.returned: dict[str, np.ndarray] = {}
+        self.first: dict[str, np.ndarray] = {}
+        self.varying: set[str] = set()
 
     def see(self, observation: Any, *, begins: bool) -> None:
         """Look at an observation as it was returned; `begins`: by reset, else by step."""
@@ -114,9 +114,10 @@ class _Watch:
         self.kept.append((arrays, {key: array.copy() for key, array in arrays.items()}))
         for key, array in arrays.items():
             self.returned[key] = array
-            if key not in self.checks:
-                self.checks[key] = DtypeCheck(array, self.spaces.get(key))
-            self.checks[key].see(array)
+            if key not in self.first:
+                self.first[key] = array.copy()
+            elif key not in self.varying and not _equal(self.first[key], array):
+                self.varying.add(key)
         self.count += 1
 
     def cost(self, built_from: dict[str, Any]) -> ObservationCost:
@@ -138,16 +139,16 @@ class _Watch:
         )
 
     def _key_cost(self, key: str) -> KeyCost:
-        array, space, check = self.returned[key], self.spaces.get(key), self.checks[key]
+        array, space = self.returned[key], self.spaces.get(key)
         form: Any = array if space is None or space.shape is None or space.dtype is None else space
         shape, dtype = tuple(int(n) for n in form.shape), np.dtype(form.dtype)
         nbytes = prod(shape) * dtype.itemsize
-        cost = KeyCost(key=key, shape=shape, dtype=dtype.name, nbytes=nbytes, constant=check.is_constant)
+        cost = KeyCost(key=key, shape=shape, dtype=dtype.name, nbytes=nbytes, constant=key not in self.varying)
         if key in self.sharing or key in self.changed:
             owner = self.sharing.get(key) or name_owner(self.env, array)
             cost = replace(cost, aliases=True, changes_after=self.changed.get(key), buffer=owner)
         returned = "" if array.dtype == dtype or _is_scalar(space) else array.dtype.name
-        return replace(cost, returned=returned, smaller=check.smaller(dtype, prod(shape)))
+        return replace(cost, returned=returned)
 
 
 def _leaf_spaces(space: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

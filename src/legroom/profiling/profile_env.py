@@ -14,17 +14,7 @@ from typing import Any
 
 from legroom.errors import BadInput
 from legroom.machine.probing import probe
-from legroom.model.profile import (
-    Curve,
-    KeyCost,
-    Leak,
-    ObservationCost,
-    Pace,
-    ParallelRow,
-    Profile,
-    Scaling,
-    SmallerDtype,
-)
+from legroom.model.profile import Curve, KeyCost, Leak, ObservationCost, ParallelRow, Profile, Scaling
 from legroom.profiling.ask_child import BUILD_TIMEOUT_S, ask_child
 from legroom.profiling.attribution import attribute
 from legroom.profiling.loading import env_task, find_run, name_env
@@ -48,7 +38,6 @@ def profile(
     snapshot_interval: int = SNAPSHOT_INTERVAL,
     *,
     observation: bool = True,
-    pace: bool = False,
     envs: Sequence[int] | None = (),
     time_limit_s: float = TIME_LIMIT_S,
     seed: int = SEED,
@@ -63,7 +52,6 @@ def profile(
         frames: steps to take; more are added where they do not decide whether it leaks.
         snapshot_interval: the most steps between two samples, where they are cheap enough.
         observation: find out what an observation costs, and whether it is safe to keep.
-        pace: take more time for steps per second, so that they can be compared with another run's.
         envs: numbers of environments to run side by side, such as (1, 2, 4, 8); None: what this machine is good for.
         time_limit_s: no steps are added that would likely end later than this.
         find_lines: look for the lines of a leak, in a second process.
@@ -98,10 +86,6 @@ def profile(
     if observation:
         tell(f"checking observations of {name}")
         found = replace(found, observation=observe(task, seed=seed))
-    if pace:
-        tell(f"timing {name}")
-        timed = measure_pace(task, seed=seed)
-        found = replace(found, pace=timed, steps_per_s=timed.steps_per_s)
     if counts:
         tell(f"running up to {counts[-1]:,} × {name} side by side")
         resident = max(found.curve.resident, default=0)
@@ -112,17 +96,8 @@ def profile(
 def observe(task: EnvTask, *, seed: int = SEED) -> ObservationCost:
     """Return what an observation costs, and whether it is safe to keep."""
     answer = ask_child("observation", task, timeout_s=BUILD_TIMEOUT_S + OBSERVING_S, seed=seed)
-    keys = [
-        KeyCost(**{**key, "shape": tuple(key["shape"]), "smaller": key["smaller"] and SmallerDtype(**key["smaller"])})
-        for key in answer["keys"]
-    ]
+    keys = [KeyCost(**{**key, "shape": tuple(key["shape"])}) for key in answer["keys"]]
     return ObservationCost(**{**answer, "keys": tuple(keys)})
-
-
-def measure_pace(task: EnvTask, *, seed: int = SEED) -> Pace:
-    """Return how fast the environment is, comparable with another run."""
-    answer = ask_child("pace", task, timeout_s=BUILD_TIMEOUT_S + OBSERVING_S, seed=seed)
-    return Pace(answer["steps_per_s"], answer["relative"], _pair(answer["interval"]))
 
 
 def measure_parallel(task: EnvTask, counts: Sequence[int], *, each: int = 0, seed: int = SEED) -> dict[str, Any]:
@@ -174,7 +149,7 @@ def measure_leak(
     find_lines: bool = True,
     tell: Tell = lambda doing: None,
 ) -> Profile:
-    """Return the Profile with steps, pace and verdict on growth, and nothing else in it.
+    """Return the Profile with steps and verdict on growth, and nothing else in it.
 
     Args:
         task: as `loading.env_task` makes it.

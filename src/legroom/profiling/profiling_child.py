@@ -21,7 +21,6 @@ TASKS = {
     "lines": "legroom.profiling.tracking:find_lines",
     "c_lines": "legroom.profiling.line_deltas:find_c_lines",
     "observation": "legroom.profiling.observation:observe",
-    "pace": "legroom.profiling.stepping_pace:measure_pace",
     "cprofile": "legroom.profiling.stepping:write_cprofile",
     "parallel": "legroom.profiling.scaling:measure_scaling",
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from legroom.backends.base import DEFAULT_BACKEND, backend_of
-from legroom.model.draft import Draft, copied, get, merged
+from legroom.model.draft import Draft, copied, get, made_with, merged, stale_keys
 from legroom.model.run import Run
 from legroom.named_runs import workloads
 from legroom.reading.reading_notes import note
@@ -40,6 +40,8 @@ def completed(draft: Draft, run: Run, like: str) -> Draft:
     if own_id is None:
         _take_arguments(draft, base)
     _take_network(draft, base, like)
+    for stale in stale_keys(made_with(base.get("env")), merged(base, copied(draft.data)).get("env")):
+        base.get("env", {}).pop(stale, None)
     _say_what_was_filled(base, draft, like)
     _say_what_is_doubtful(base, draft, like)
     draft.data = merged(base, copied(draft.data))
@@ -61,8 +63,6 @@ def _take_arguments(draft: Draft, base: dict[str, Any]) -> None:
             continue
         if len(cells) == _dimensions(base):
             _take(draft, name, ("env", "grid"), cells)
-            if theirs == "data" or list(theirs) != cells:
-                base["env"].pop("spaces", None)  # those of another grid
         else:
             note(f"WARNING: billed with a grid of {theirs}, not with {label} {cells}")
 

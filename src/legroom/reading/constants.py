@@ -26,7 +26,7 @@ from legroom.reading.yamls import Key, Lines
 
 # An episode's length: on-policy modules of this kind collect one episode per rollout, so it is their n_steps.
 EPISODE = "episode length"
-# Names (in lower case) and where they belong. What is not here is none of our business and ignored.
+# Names (in lower case) and where they belong. What is not here is ignored.
 NAMES: dict[str, Key] = {
     **dict.fromkeys(
         ("num_envs", "n_envs", "num_env", "num_cpu", "n_cpu", "num_workers", "num_parallel_envs"), ("env", "n_envs")

@@ -21,10 +21,11 @@ from legroom.backends.base import (
     find_backend,
 )
 from legroom.errors import BadInput, NotKnownYet
-from legroom.model.draft import Draft, copied, get, put
+from legroom.model.draft import Draft, copied, get, made_with, put, stale_keys
 from legroom.model.run import REMOVED_MEMORY, Run
 from legroom.model.spaces import DTYPES, DictSpace, leaves
 from legroom.model.vocabulary import Vocabulary
+from legroom.named_runs import with_own_spaces
 from legroom.reading.hyperchecks import NO_DEFAULT, checked, net_arch_problem, shown
 from legroom.reading.known_spaces import find_spaces
 from legroom.reading.naming import EXTRACTORS, PARTS, did_you_mean, hyperparameter_names, place_of, places
@@ -232,7 +233,7 @@ class _Check:
         parsed = [(name, parse_value(text, what=f"{name}={text}"), f"{name}={text}") for name, text in overrides]
         # backend and algorithm decide what the other names mean, so they come first
         parsed.sort(key=lambda item: {"backend": 0, "algo": 1, "algorithm": 1}.get(item[0], 2))
-        old_id = get(self.data, ("env", "id"))
+        before = made_with(self.part("env"))
         for name, value, text in parsed:
             algo = self.data.get("algo")
             key = place_of(name, self.backend, algo if isinstance(algo, str) else None)
@@ -242,10 +243,9 @@ class _Check:
                 self.data["policy"] = {"name": self.data["policy"]}
             self.draft.put(key, value)
             self.given[key] = text
-        if ("env", "id") in self.given and get(self.data, ("env", "id")) != old_id:
-            for stale in ("spaces", "episode_steps", "nbytes"):  # of the environment that was replaced
-                if not any(key[:2] == ("env", stale) for key in self.given):
-                    self.part("env").pop(stale, None)
+        for stale in stale_keys(before, self.part("env")):
+            if not any(key[:2] == ("env", stale) for key in self.given):
+                self.part("env").pop(stale, None)
 
     def move_aliases(self) -> None:
         for key, inner in (("env", "id"), ("policy", "name")):
@@ -376,6 +376,7 @@ class _Check:
             self._refuse(error)
         except RecursionError:
             raise BadInput("nested too deeply", path=self.draft.path, hint="run files are flat") from None
+        run = with_own_spaces(run)
         self._refuse_absurd(run)
         return run
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from legroom.errors import BadInput
 from legroom.model.run import Run
 from legroom.model.workload import WorkloadOption
-from legroom.named_runs import workload_of, workloads
+from legroom.named_runs import with_own_spaces, workload_of, workloads
 
 # Of every environment whose workload does not declare it, or that belongs to none.
 DATA = WorkloadOption("--data", "FILE", "the environment's data (env.kwargs.data)")
@@ -37,7 +37,7 @@ def with_options(run: Run, given: Mapping[str, str]) -> Run:
         BadInput: an option that the run does not take, or a value that its workload refuses.
     """
     if not given:
-        return run
+        return run  # whose reader knows its spaces
     workload = workload_of(run)
     own = {option.name for option in workload.options} if workload is not None else set()
     for name in given:
@@ -48,11 +48,12 @@ def with_options(run: Run, given: Mapping[str, str]) -> Run:
     theirs = {name: text for name, text in given.items() if name in own}
     if theirs and workload is not None and workload.with_options is not None:
         run = workload.with_options(run, theirs)
-    return run if DATA.name in theirs or DATA.name not in given else _with_data(run, Path(given[DATA.name]))
+    return with_own_spaces(run if DATA.name in theirs or DATA.name not in given else _with_data(run, given[DATA.name]))
 
 
-def _with_data(run: Run, data: Path) -> Run:
+def _with_data(run: Run, file: str) -> Run:
     """Return the run with these data; their size may decide the spaces, so declared ones no longer count."""
+    data = Path(file)
     if not data.is_file():
         raise BadInput("no such file", path=data, hint="--data FILE")
     kwargs = {**run.env.kwargs, "data": str(data.absolute())}

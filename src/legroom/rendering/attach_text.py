@@ -42,7 +42,7 @@ def attached_text(
     for each in stored:
         table.add("stored", stored_text(each))
     if not notes and wanted:
-        table.add("attached", f"nothing: the program does not use what {', '.join(wanted)} can be attached to")
+        table.add("attached", f"nothing: none of {', '.join(wanted)} applies to this program")
     if table.rows:
         yield table
 

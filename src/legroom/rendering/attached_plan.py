@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from json import dumps
 from typing import Any
 
@@ -76,6 +77,8 @@ def attached_plan_text(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Pa
         if best is not plan.plain:
             yield f"or put this at the top of your program: import legroom; {attach_line(best)}"
     else:
+        for way in plan.tried[-1].prediction.ways:
+            yield f"try: {way}"
         yield f"its own arguments may help: legroom fit --param NAME=A..B -- {shlex.join(command)}"
 
 
@@ -85,6 +88,18 @@ def _fits(seen: ProgramPrediction) -> str:
 
 def _needs(seen: ProgramPrediction) -> str:
     return needs_text(seen) + not_reached_text(seen.rehearsal)
+
+
+def with_cure(prediction: ProgramPrediction, tried: Attached, command: Sequence[str]) -> ProgramPrediction:
+    """Return a prediction that names the saving which was tried against it, and whether it helps."""
+    seen = tried.prediction
+    if tried.to_ask_for and seen.fits is not False and seen.rehearsal.stopped not in ("failed", "interrupted"):
+        needs = f"{_fits(seen)}, {_needs(seen)}" if seen.fits or seen.so_far else f"gets past it; {verdict_line(seen)}"
+        return replace(prediction, ways=(f"{train_command(tried, command)} (rehearsed: {needs})", *prediction.ways))
+    names = ",".join(set(tried.savings) - tried.free)
+    why = next((note.text for note in tried.notes if note.name in names and not note.attached), verdict_line(seen))
+    notes = (*prediction.footprint.notes, f"rehearsed again with --with {names}, which does not help: {why}")
+    return replace(prediction, footprint=replace(prediction.footprint, notes=notes))
 
 
 def train_command(best: Attached, command: Sequence[str]) -> str:
@@ -100,7 +115,11 @@ def attach_line(best: Attached) -> str:
 
 def _table(plan: ProgramPlan) -> Table:
     table = Table(["tried", "price", "GPU", "host", "result"], "wlrrl")
+    effects: set[tuple[str, ...]] = set()
     for one in plan.tried:
+        if one.effective in effects and one is not plan.best:
+            continue  # it found nothing more to attach to
+        effects |= {one.effective} if one is not plan.plain else set()
         seen = one.prediction
         died = seen.rehearsal.stopped == "out-of-memory"
         fits = seen.so_far or seen.fits

@@ -21,7 +21,6 @@ VERDICT_STYLES = {"leak": "bold red", "growing": "yellow", "ok": "green"}
 CHANGE_STYLES = {"better": "green", "worse": "red", "same": "", "unknown": "dim"}
 CHANGE_NAMES = {
     "level": "memory in use", "bytes_per_step": "growth per step", "marginal": "one more env",
-    "steps_per_s": "steps per second",
 }  # fmt: skip
 
 
@@ -31,7 +30,6 @@ def profile_json(profile: Profile, comparison: Comparison | None = None) -> str:
         "env": profile.env,
         "steps": profile.steps,
         "steps_per_s": round(profile.steps_per_s, 2),
-        "pace": None if profile.pace is None else asdict(profile.pace),
         "level": profile.level,
         "level_interval": profile.level_interval,
         "own_cpu_share": round(profile.own_cpu_share, 4),
@@ -146,43 +144,30 @@ def _observation_table(cost: ObservationCost, most: int) -> Table:
     outer = cost.stacked_nbytes // max(cost.nbytes, 1)
     stacked = [f"{outer} stacked"] if outer > 1 else []
     align = "llr" + "r" * len(stacked) + "rw"
-    table = Table(["observation", "type", "size", *stacked, rollout_title(cost), "would do"], align)
+    table = Table(["observation", "type", "size", *stacked, rollout_title(cost), ""], align)
 
-    def add(name: str, kind: str, nbytes: int, would_do: str, style: str = "") -> None:
+    def add(name: str, kind: str, nbytes: int, remark: str, style: str = "") -> None:
         more = [format_size(outer * nbytes)] if stacked else []
         rollout = format_size(outer * nbytes * cost.rollout_steps)
-        table.add(name, kind, format_size(nbytes), *more, rollout, would_do, style=style)
+        table.add(name, kind, format_size(nbytes), *more, rollout, remark, style=style)
 
     for key in sorted(cost.keys, key=lambda key: -key.nbytes)[:most]:
         shape = "×".join(map(str, key.shape)) or "1"
-        add(key.key, f"{shape} {key.dtype}", key.nbytes, _would_do(key))
+        add(key.key, f"{shape} {key.dtype}", key.nbytes, "never changed" if key.constant else "")
     if len(cost.keys) > 1:
         rest = f"all {len(cost.keys)} keys" if len(cost.keys) > most else "together"
         add(rest, "", cost.nbytes, "", "bold")
     return table
 
 
-def _would_do(key: KeyCost) -> str:
-    if key.constant:
-        return "never changed"
-    if key.smaller is None:
-        return ""
-    return f"{key.smaller.dtype}: {format_size(key.nbytes - key.smaller.saves)}"
-
-
 def observation_findings(cost: ObservationCost) -> Iterator[tuple[str, str]]:
-    """Yield severity and text of what is wrong with observations, or could be better."""
+    """Yield severity and text of what is wrong with observations."""
     for key in cost.keys:
         if key.aliases:
             yield ("error" if key.changes_after is not None else "warning"), _alias_text(key, cost)
     for key in cost.keys:
         if key.returned:
             yield "warning", f"{key.key} comes as {key.returned}, the space says {key.dtype}: it is cast at every step"
-    saved = sum(key.smaller.saves for key in cost.keys if key.smaller)
-    if saved:
-        names = ", ".join(f"{key.key} as {key.smaller.dtype}" for key in cost.keys if key.smaller)
-        share = saved / cost.nbytes
-        yield "info", f"{names} would be lossless and save {share:.0%} (as seen in {cost.checked:,} observations)"
 
 
 def _alias_text(key: KeyCost, cost: ObservationCost) -> str:
@@ -244,8 +229,6 @@ def _comparison_summary(comparison: Comparison) -> Styled:
 def _change_value(change: Change, value: float | None) -> str:
     if value is None:
         return "–"
-    if change.what == "steps_per_s":
-        return pace_text(value)
     return rate_text(value) if change.what == "bytes_per_step" else format_size(value)
 
 

@@ -90,6 +90,7 @@ def _rehearsal(program: Mapping[str, Any], footprint: Footprint) -> Rehearsal:
         card=_card(program["card"], program["areas"], footprint.allocator),
         failure=_text(program["failure"]),
         jax=_text(program.get("jax") or ""),
+        jax_alone=bool(program.get("jax")),
         failed_at=None if at is None else (_text(at["file"]), _number(at["line"])),
         out_of_memory=tuple(_requests(program)) if oom is None else (OutOfMemory("", 0, _text(oom), 0, 0, False),),
         not_reached=tuple(

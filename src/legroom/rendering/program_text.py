@@ -40,7 +40,7 @@ def program_data(prediction: ProgramPrediction) -> dict[str, Any]:
         "updates": seen.updates,
         "repeats": seen.repeats,
         "seconds": round(seen.seconds, 3),
-        "jax": "" if seen.torch else seen.jax,
+        "jax": seen.jax if seen.jax_alone else "",
         "at": None if place is None else {"file": place[0], "line": place[1]},
         "assumed": [asdict(each) for each in seen.assumed],
         "lines": [{"file": line.file, "line": line.line, "nbytes": line.nbytes} for line in by_line(seen)],
@@ -216,7 +216,7 @@ def needs_text(prediction: ProgramPrediction) -> str:
 
 def progress_line(seen: Rehearsal) -> str:
     """Return how far the rehearsal came, and why it ended."""
-    what = "call" if seen.jax and not seen.torch else "optimizer step"
+    what = "call" if seen.jax_alone else "optimizer step"
     steps = f"{seen.updates:,} {what}{'s' if seen.updates != 1 else ''}"
     steps += " of large functions" if what == "call" else ""
     why = {
@@ -260,10 +260,12 @@ def forecast_text(seen: Rehearsal, peak: int) -> str:
     what = f"{last.what.split(',')[0]}, " if last.what else ""
     where = f"{Path(last.file).name}:{last.line}" if last.file else "a large array"
     several = len({(one.file, one.line) for one in filling}) > 1
-    when = "if it is ever filled" if last.seconds is None else last.when
     full = f"when {what}{where}, is full" if what else f"when {where} is full"
     others = ", the last of several" if several else ""
-    return f"{format_size(seen.host.last)} now; {format_size(peak)} {full}{others}, {when}"
+    if last.seconds is None:
+        made = f"{what}{where}" if what else f"what {where} made"
+        return f"{format_size(seen.host.last)} now; up to {format_size(peak)} once {made} is written{others}"
+    return f"{format_size(seen.host.last)} now; {format_size(peak)} {full}{others}, {last.when}"
 
 
 def host_table(prediction: ProgramPrediction) -> Table:

@@ -1,7 +1,9 @@
-"""A watching for a person: a live screen while it goes on, a few lines at its end; and as JSON.
+"""A watching for a person: a live line while it goes on, a few lines at its end; and as JSON.
 
-The screen (`watch_screen`) is for a terminal. Into a file or a pipe goes a line now and then, ever more rarely, and
-what happens: memory is about to run out, a limit was passed.
+On a terminal the line is drawn below whatever the command has written, and the cursor goes back to where the command
+left it: a progress bar that has not ended its line stays as it is. Before anything of the command is passed on, the
+line is wiped. Into a file or a pipe goes a line now and then, ever more rarely, and what happens: memory is about to
+run out, a limit was passed.
 """
 
 from __future__ import annotations
@@ -15,13 +17,12 @@ from contextlib import suppress
 from shutil import get_terminal_size
 from typing import Any
 
-from legroom.model.trace import ROLES, Forecast, MemoryLimit, Sample, Watched
+from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Watched
 from legroom.rendering.console import JSON_VERSION
 from legroom.rendering.explanation_text import explanation_text
-from legroom.rendering.layout import Part, Styled, Table, draw
+from legroom.rendering.layout import Part, Styled, Table, draw, paint
 from legroom.rendering.printable import printable
 from legroom.rendering.time_left import duration_text, runs_out_text
-from legroom.rendering.watch_screen import LEAST_COLUMNS, LEAST_ROWS, ROLE_NAMES, WIPE, WatchScreen, drawn
 from legroom.scheduling.requests import MEASURED_BYTES, MEASURED_SHARE, measured_request
 from legroom.scheduling.snippets import request_words
 from legroom.units import format_size
@@ -32,10 +33,13 @@ DRAW_EVERY_S = 0.5
 REDRAW_AFTER_S = 0.05  # a command that writes a thousand lines a second is not slowed down for it
 SAY_AGAIN_SHARE = 0.35  # of the time left: a forecast that moved so much is news
 FIRST_LINE_S, MOST_APART_S = 10.0, 600.0  # of the lines into a file or a pipe; each doubles the time before it
+# below the cursor's line, which is the command's; ESC D scrolls at the bottom and never changes the column
+LINE, WIPE = "\x1bD\x1b[1A\x1b7\x1b[E\x1b[K{}\x1b[J\x1b8", b"\x1b7\x1b[E\x1b[J\x1b8"
 FULL_SCREEN, FULL_SCREEN_ENDS = b"\x1b[?1049h", b"\x1b[?1049l"  # the command draws a screen of its own
 BAR = 16
 LONGEST_COMMAND = 36
 LIMIT_NAMES = {"container": "what the container has", "machine": "what the machine has"}
+ROLE_NAMES: dict[Role, str] = {"trainer": "trainer", "workers": "env workers", "others": "others"}
 VERDICT_STYLES = {"leak": "bold red", "growing": "yellow", "ok": "green"}
 _SIGNALS = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 6: "SIGABRT", 9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE",
             15: "SIGTERM"}  # fmt: skip
@@ -52,9 +56,8 @@ class WatchDisplay(Display):
         self._drawn = False
         self._line_complete = True
         self._full_screen = False
-        self._shown = b""  # what draws the screen as it is now
+        self._shown = b""  # what draws the line as it is now
         self._passed = 0.0  # when it was last drawn anew below something of the command
-        self._screen = WatchScreen()
         self._next_draw = 0.0 if live else FIRST_LINE_S
         self._said: Forecast | None = None
 
@@ -74,8 +77,6 @@ class WatchDisplay(Display):
             self._write(data)
 
     def memory(self, sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> None:
-        if self._live:
-            self._screen.add(sample)
         if sample.t < self._next_draw:
             return
         if not self._live:
@@ -86,15 +87,10 @@ class WatchDisplay(Display):
         with self._lock:
             if not self._full_screen:
                 wipe = WIPE if self._drawn else b""
-                self._shown = drawn(self._lines(sample, limit, coming), colour=self._colour)
+                line = live_line(sample, limit, coming)[: max(get_terminal_size().columns - 1, 20)]
+                self._shown = LINE.format(paint(line, "dim") if self._colour else line).encode()
                 self._put(wipe + self._shown)
                 self._drawn = True
-
-    def _lines(self, sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> list[str]:
-        size = get_terminal_size()
-        if size.lines < LEAST_ROWS or size.columns < LEAST_COLUMNS:
-            return [live_line(sample, limit, coming)[: max(size.columns - 1, 20)]]
-        return self._screen.lines(f"legroom {self._command}", sample, limit, coming, size.columns - 1)
 
     def exceeded(self, sample: Sample, limit: MemoryLimit) -> None:
         roles = ", ".join(f"{ROLE_NAMES[role]} {format_size(n)}" for role, n in sample.by_role.items() if n)
@@ -108,7 +104,7 @@ class WatchDisplay(Display):
         self._say(f"{runs_out_text(coming)}; the limit is {format_size(limit.nbytes)}")
 
     def end(self, parts: Iterator[Part]) -> None:
-        """Take the screen away and write the report."""
+        """Take the line away and write the report."""
         with self._lock:
             self._wipe()
             self._shown = b""
@@ -200,7 +196,7 @@ def next_time_text(watched: Watched) -> str:
     if watched.of_memory or trace.verdict != "ok":
         why = "it ran out of memory" if watched.of_memory else "it was still growing"
         return f"ask for more than {asked}: {why}"
-    return f"ask for {asked}: the peak, {MEASURED_SHARE:.0%} and {format_size(MEASURED_BYTES)}"
+    return f"ask for {asked}: peak + {MEASURED_SHARE:.0%} + {format_size(MEASURED_BYTES)}"
 
 
 def ending_text(watched: Watched) -> str:

@@ -96,7 +96,7 @@ def fit_answer(run: Run, where: Where, asked: Mapping[str, Any]) -> dict[str, An
     allow = asked.get("allow", list(PRICES))
     if not isinstance(allow, list) or not all(isinstance(price, str) and price in PRICES for price in allow):
         raise BadInput("allow must be a list of prices", hint=", ".join(PRICES))
-    predictor = Predictor(run, where.machine, mode="arithmetic", device=where.device, probe_env=False)
+    predictor = Predictor(run, where.machine, mode="arithmetic", device=where.device)
     plan = fit(predictor.run, where.budget, predictor, allow=allow)
     data = plan_data(plan)
     for turn, told in zip(plan.turns, data["knobs"], strict=True):

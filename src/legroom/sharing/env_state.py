@@ -23,7 +23,6 @@ import numpy as np
 from gymnasium import spaces
 
 from legroom.errors import BadInput
-from legroom.model.old_names import current_name
 
 _OBSERVATION = "gymnasium.wrappers.transform_observation."
 _ACTION = "gymnasium.wrappers.transform_action."
@@ -120,7 +119,7 @@ def restore(env: gym.Env[Any, Any], state: dict[str, Any]) -> None:
         BadInput: the state is that of another chain of wrappers.
     """
     links = list(_chain(env))
-    had = [current_name(link["class"]) for link in state["links"]]
+    had = [link["class"] for link in state["links"]]
     has = [_name(type(link)) for link in links]
     if had != has:
         raise BadInput(f"the state is that of {' of '.join(had)}, and the environment is {' of '.join(has)}")
@@ -158,7 +157,7 @@ def _capture_link(link: gym.Env[Any, Any]) -> Any:
         return {name: _plain(_since(name, _get(link, name))) for name in ATTRIBUTES[_name(kind)]}
     if isinstance(link, gym.Wrapper) and set(vars(link)) <= PLAIN_WRAPPER:
         return {}
-    raise _Unknown(f"{_name(kind)} offers no get_state and set_state")
+    raise _Unknown(f"{_name(kind)} cannot save its state: it has no get_state and set_state")
 
 
 def _restore_link(link: gym.Env[Any, Any], state: Any) -> None:

@@ -97,7 +97,7 @@ class SweepFolder:
     def _plan(self) -> dict[str, Any] | None:
         path = self.path / PLAN
         try:
-            data = unseal(read_document(path), path).data  # one of 0.1 has no checksum, and is read without
+            data = unseal(read_document(path), path)
             if not isinstance(data["sweep"], dict) or not isinstance(data["trials"], list):
                 raise TypeError("it holds no sweep with a list of trials")
             return {"sweep": data["sweep"], "trials": data["trials"]}

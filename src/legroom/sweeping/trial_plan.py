@@ -60,7 +60,7 @@ def make_trials(
     firsts: dict[str, int] = {}
     shares = [firsts.setdefault(_memory_key(run), number) for number, (_, run) in enumerate(asked)]
     leaders = sorted(set(shares))
-    gathered = gather_all([asked[number][1] for number in leaders], machine, probe_env=True, trust=True)
+    gathered = gather_all([asked[number][1] for number in leaders], machine, trust=True)
     known = {number: _priced(run, evidence, machine) for number, (run, evidence) in zip(leaders, gathered, strict=True)}
     trials = []
     for number, (point, run) in enumerate(asked):

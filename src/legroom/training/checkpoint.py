@@ -37,7 +37,7 @@ from legroom.model.files import (
     read_document,
     sync_directory,
 )
-from legroom.model.sealed import Damaged, Newer, seal, unseal
+from legroom.model.sealed import Damaged, Newer, parse, seal, unseal
 from legroom.training.arrays import (
     HashedFile,
     parameters_sha256,
@@ -123,7 +123,7 @@ class Checkpoint:
         if self._state is None:
             try:
                 with open_plain(self.path / STATE) as file:
-                    content = unseal(file.read(), self.path).data
+                    content = parse(file.read(), self.path)
                 self._state = {"data": content["data"], "arrays": content["arrays"]}
             except (Damaged, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
                 raise BadInput(f"{STATE} cannot be read: {error}", path=self.path) from error
@@ -424,7 +424,7 @@ def _not_numbers(checkpoint: Checkpoint) -> str:
 
 def _manifest(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        content = unseal(read_document(path / MANIFEST), path).data
+        content = unseal(read_document(path / MANIFEST), path)
         files: dict[str, dict[str, Any]] = content["files"]
         step = content["step"]
         plain = all(_is_entry(name, entry) for name, entry in files.items())

@@ -158,7 +158,7 @@ class TrainingLoop:
             self._why_not_exact = str(kept.get("why_not_exact", "")) or unlike
             self._finite.suspicion = Suspicion.from_json(kept.get("suspicion"))
             self._pace.written_at_step = checkpoint.step
-            how = f"approximate: {self._why_not_exact}" if self._why_not_exact else "exact"
+            how = f"not bit-exact: {self._why_not_exact}" if self._why_not_exact else "exact"
             self.say(f"resuming from step {checkpoint.step:,} ({how})")
         if self._task.keep_best and self._run.eval is None and learner.evaluation_due(finished=True) is None:
             self.say("warning: checkpoint.keep_best keeps nothing, since nothing is evaluated: eval: {every: N}")

@@ -23,11 +23,6 @@ SAME_LEARNING: tuple[Name, ...] = (
     ("memory",), ("eval",), ("device",), ("env", "workers"), ("env", "envs_per_worker"), ("env", "start_method"),
     ("env", "spaces"), ("env", "episode_steps"), ("env", "nbytes"), ("env", "timeout"), ("env", "on_timeout"),
 )  # fmt: skip
-# Of a folder that does not say what was asked for, as 0.1 wrote them: the rest of the run has knobs turned in it.
-OF_OLD: tuple[Name, ...] = (
-    ("backend",), ("algo",), ("policy",), ("hyperparams",), ("env", "id"), ("env", "kwargs"), ("env", "wrappers"),
-    ("env", "frame_stack"), ("env", "normalize"),
-)  # fmt: skip
 
 
 def differences(then: Run, now: Run) -> Differences:
@@ -42,11 +37,6 @@ def differences(then: Run, now: Run) -> Differences:
 
 def changing_learning(found: Differences) -> Differences:
     return {name: values for name, values in found.items() if not _within(name, SAME_LEARNING)}
-
-
-def of_old(found: Differences) -> Differences:
-    """Return those that can be believed of a folder of 0.1."""
-    return {name: values for name, values in found.items() if _within(name, OF_OLD)}
 
 
 def with_changes(run: Run, changes: Differences) -> Run:

@@ -27,7 +27,7 @@ from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import DeviceName, add_up, choose_device, gather
 from legroom.training.choosing import SAME_LEARNING, Console, choose, shortage, unknown_words, words
-from legroom.training.differing import Differences, changing_learning, differences, listed, of_old, refuse, with_changes
+from legroom.training.differing import Differences, changing_learning, differences, listed, refuse, with_changes
 from legroom.training.failing import Failure
 from legroom.training.run_folder import Predicted, RunFolder
 from legroom.training.train import NextKnob, Training, turned_knobs
@@ -112,9 +112,7 @@ class Request:
             BadInput: something differs that changes learning, and that was not allowed.
         """
         asked, folder = self.asked, self.folder(self.asked)
-        begun = folder.asked()
-        found = differences(begun or kept, asked)
-        found = found if begun is not None else of_old(found)
+        found = differences(folder.asked() or kept, asked)
         changes = changing_learning(found)
         for fixed in ("backend", "algo"):  # nothing of what was learned would fit
             refuse({name: values for name, values in changes.items() if name[0] == fixed}, folder.path)
@@ -179,7 +177,7 @@ def knob_after_failure(training: Training, machine: Machine, allow: Sequence[Pri
     def next_knob(run: Run, failure: Failure) -> tuple[Run, Predicted | None] | None:
         assert failure.place is not None
         known, mode = backend.quick_prediction(run)  # made only now, since most trainings never fail
-        predictor = Predictor(known, machine, mode=mode, device=device, probe_env=False, trust=True)
+        predictor = Predictor(known, machine, mode=mode, device=device, trust=True)
         try:
             found = retreat(predictor.run, failure.place, predictor, allow)
         except LegroomError:  # it is not known what any knob would save
@@ -205,7 +203,7 @@ def _resumed(request: Request, machine: Machine, console: Console) -> Training |
     predicted = None if changes else folder.predicted()
     if predicted is None and not backend_of(run).spreads:
         with console.busy(f"predicting {run.name}"):
-            predictor = _quick_predictor(run, machine, probe_env=False)
+            predictor = _quick_predictor(run, machine)
             predicted = Predicted.of(predictor.footprint(predictor.run))
     device = "cuda" if predicted is not None and predicted.gpu is not None else "cpu"
     training = request.training(asked, run, device, predicted)
@@ -236,15 +234,14 @@ def _seeded(run: Run) -> Run:
     return run if run.seed is not None else run.replace(seed=secrets.randbelow(2**31))
 
 
-def _predictor(run: Run, machine: Machine, *, probe_env: bool = True) -> Predictor:
-    return Predictor(run, machine, mode="auto", device=choose_device(run, machine), probe_env=probe_env, trust=True)
+def _predictor(run: Run, machine: Machine) -> Predictor:
+    return Predictor(run, machine, mode="auto", device=choose_device(run, machine), trust=True)
 
 
-def _quick_predictor(run: Run, machine: Machine, *, probe_env: bool) -> Predictor:
+def _quick_predictor(run: Run, machine: Machine) -> Predictor:
     """Return predictions that take seconds: a compiler, which takes minutes, is asked only to make a run fit."""
     known, mode = backend_of(run).quick_prediction(run)
-    probing = probe_env and mode != "arithmetic"
-    return Predictor(known, machine, mode=mode, device=choose_device(known, machine), probe_env=probing, trust=True)
+    return Predictor(known, machine, mode=mode, device=choose_device(known, machine), trust=True)
 
 
 def _fitted(request: Request, machine: Machine, budget: Budget, console: Console) -> tuple[Run, Footprint] | None:
@@ -253,7 +250,7 @@ def _fitted(request: Request, machine: Machine, budget: Budget, console: Console
     if asked.device == "cuda" and not machine.gpus:
         raise BadInput("--device cuda: no GPU found on this machine", path=asked.source, hint="--device cpu")
     with console.busy(f"predicting {asked.name}"):
-        predictor = (_predictor if request.fit else _quick_predictor)(asked, machine, probe_env=not plain)
+        predictor = (_predictor if request.fit else _quick_predictor)(asked, machine)
         chosen = predictor.run if plain else predictor.freely()
         footprint = predictor.footprint(chosen)
     for finding in footprint.findings:

@@ -47,7 +47,7 @@ from legroom.model.files import clear_left_over, make_directory, read_document, 
 from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak
 from legroom.model.outcome import Outcome
 from legroom.model.run import Run, kept_run
-from legroom.model.sealed import Damaged, Document, Newer, seal, unseal
+from legroom.model.sealed import Damaged, Newer, seal, unseal
 from legroom.training.durable import set_aside
 from legroom.training.progress_log import read_progress
 
@@ -186,13 +186,13 @@ class RunFolder:
         return None if data is None else _run_of(data, self.path / RUN)
 
     def asked(self) -> Run | None:
-        """Return the run as it was asked for when the training began; None where that was not kept, as by 0.1.
+        """Return the run as it was asked for when the training began; None where none was begun.
 
         Raises:
             BadInput: as `run`.
         """
-        asked = (self._run_data() or {}).get(ASKED)
-        return None if asked is None else _run_of(asked, self.path / RUN)
+        data = self._run_data()
+        return None if data is None else _run_of(data.get(ASKED, data), self.path / RUN)
 
     def predicted(self) -> Predicted | None:
         """Return what was predicted when the training began; None where that is missing or damaged."""
@@ -227,14 +227,11 @@ class RunFolder:
         said = []
         for name, derived in ((RUN, "restored from a checkpoint"), (PREDICTION, "made anew"), (OUTCOME, "made anew")):
             try:
-                document = self._document(name)
+                self._read(name)
             except Newer:
                 raise
             except BadInput as error:
                 said.append(f"{name} {error.message}: {self._set_aside(name)}, {derived}")
-            else:
-                if name == RUN and document is not None and not document.checked:
-                    said.append("this folder was written by legroom 0.1: its files have no checksums; new files will")
         try:
             if (self.path / PROGRESS).exists():
                 read_progress(self.path / PROGRESS)
@@ -257,7 +254,7 @@ class RunFolder:
 
             for path in reversed(checkpoint_paths(self.path)):
                 with suppress(OSError, BadInput):
-                    return unseal(read_document(path / RUN), path / RUN).data
+                    return unseal(read_document(path / RUN), path / RUN)
             raise BadInput(damaged.message, path=damaged.path, hint="start over in another --out") from None
 
     def _write(self, name: str, data: Mapping[str, Any]) -> None:
@@ -266,7 +263,7 @@ class RunFolder:
         except OSError as error:
             raise BadInput(f"cannot be written: {error.strerror or error}", path=self.path / name) from None
 
-    def _document(self, name: str) -> Document | None:
+    def _read(self, name: str) -> dict[str, Any] | None:
         path = self.path / name
         try:
             return unseal(read_document(path), path)
@@ -276,10 +273,6 @@ class RunFolder:
             raise BadInput(
                 f"cannot be read: {error.strerror or error}", path=path, hint="start over in another --out"
             ) from None
-
-    def _read(self, name: str) -> dict[str, Any] | None:
-        document = self._document(name)
-        return None if document is None else document.data
 
 
 def _run_of(data: dict[str, Any], path: Path) -> Run:

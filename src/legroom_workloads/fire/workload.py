@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from legroom.extend import Extractor, Workload, WorkloadOption
 from legroom_workloads.fire.layers import fire_net
 
 if TYPE_CHECKING:
-    from legroom.extend import Run
+    from legroom.extend import KnownSpaces, Run
 
 
 def with_rasters(run: Run, given: Mapping[str, str]) -> Run:
@@ -38,6 +38,18 @@ def with_rasters(run: Run, given: Mapping[str, str]) -> Run:
     return run.replace(env=env.model_copy(update={"kwargs": kwargs, "spaces": None, "grid": None}))
 
 
+def spaces(arguments: Mapping[str, Any]) -> KnownSpaces | None:
+    """Return what an environment with these arguments shows and takes; None for tiles of a folder, of any size."""
+    from legroom.extend import KnownSpaces
+
+    height, width = arguments.get("grid", (50, 50))
+    if not str(arguments.get("rasters", 500)).isdecimal():
+        return None
+    cells, each = height * width, arguments.get("breaks_per_step", 10)
+    action = {"type": "multidiscrete", "nvec": [cells] * each} if each > 1 else {"type": "discrete", "n": cells}
+    return KnownSpaces({"type": "box", "shape": [8, height, width]}, action)
+
+
 WORKLOAD = Workload(
     name="fire",
     package="legroom_workloads.fire",
@@ -60,6 +72,7 @@ WORKLOAD = Workload(
     headless=("legroom_workloads.fire:CellPolicy",),
     options=(WorkloadOption("--rasters", "N|DIR", "landscapes to generate, or a folder of tiles"),),
     with_options=with_rasters,
+    spaces=spaces,
     rank=2,
     checked=True,
 )

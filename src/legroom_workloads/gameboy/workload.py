@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from legroom.extend import Workload, WorkloadOption
 
 if TYPE_CHECKING:
-    from legroom.extend import Run
+    from legroom.extend import KnownSpaces, Run
 
 
 def with_game(run: Run, given: Mapping[str, str]) -> Run:
     """Return the run with a game of the user's own in it.
 
-    Both files are looked at here, where a mistake costs a second, and not in a worker process minutes later. The
-    cartridge file says how many actions there are, so the declared spaces follow it and no console is started.
+    Both files are looked at here, where a mistake costs a second, and not in a worker process minutes later.
 
     Raises:
         BadInput: a file that is no ROM or no cartridge, or a ROM without a cartridge.
     """
-    from legroom.extend import BadInput, DiscreteSpace
+    from legroom.extend import BadInput
     from legroom_workloads.gameboy.game import read_game  # builds the ROM that ships: only where asked for
 
     files = {name.removeprefix("--"): str(Path(file).absolute()) for name, file in given.items()}
@@ -30,11 +29,24 @@ def with_game(run: Run, given: Mapping[str, str]) -> Run:
     if "rom" in files and kwargs.get("cartridge") is None:
         hint = "--cartridge FILE says where its numbers are"
         raise BadInput("a ROM without a cartridge file", path=given["--rom"], hint=hint)
-    game = read_game(kwargs.get("rom"), kwargs["cartridge"])
-    spaces = run.env.spaces
-    if spaces is not None:
-        spaces = spaces.model_copy(update={"action": DiscreteSpace(n=len(game.cartridge.actions))})
-    return run.replace(env=run.env.model_copy(update={"kwargs": kwargs, "spaces": spaces}))
+    read_game(kwargs.get("rom"), kwargs["cartridge"])
+    return run.replace(env=run.env.model_copy(update={"kwargs": kwargs, "spaces": None}))
+
+
+def spaces(arguments: Mapping[str, Any]) -> KnownSpaces:
+    """Return what an environment with these arguments shows and takes; no console is started for that.
+
+    Raises:
+        BadInput: no such part of the picture, or a file that is no ROM or no cartridge.
+    """
+    from legroom.extend import KnownSpaces
+    from legroom_workloads.gameboy.game import read_game  # builds the ROM that ships: only where asked for
+    from legroom_workloads.gameboy.view import View
+
+    view = View.of(arguments.get("grey", False), arguments.get("crop"), arguments.get("downsample", 1))
+    game = read_game(arguments.get("rom") or arguments.get("data"), arguments.get("cartridge"))
+    observation = {"type": "box", "shape": [*view.shape], "dtype": "uint8"}
+    return KnownSpaces(observation, {"type": "discrete", "n": len(game.cartridge.actions)})
 
 
 WORKLOAD = Workload(
@@ -52,6 +64,7 @@ WORKLOAD = Workload(
         WorkloadOption("--cartridge", "FILE", "where its numbers are in RAM"),
     ),
     with_options=with_game,
+    spaces=spaces,
     rank=4,
     checked=True,
 )

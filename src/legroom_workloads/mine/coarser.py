@@ -6,8 +6,8 @@ along one axis is a small matrix of overlaps, and in space the product of three;
 tonnes × grade, the metal, is the sum of the parts. Recovery is a share of the *copper* and is therefore averaged by
 copper: averaged by tonnes, poor rock would spoil the recovery of rich rock, and copper that can be sold would get lost.
 
-The slopes are 45° by blocks (nine over one), whatever the edges of a block: on another grid the same ground has another
-ultimate pit. A pit that came with the data is carried over by the majority of the tonnes.
+Slopes are 45° by the edges of a block (`precedence`), so the same ground has about the same ultimate pit on every
+grid. A pit that came with the data is carried over by the majority of the tonnes.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class MineEnv(gym.Env[NDArray[np.float32], np.int64]):
         self.reward_scale = self._reward_scale or _default_scale(deposit)
         self._values = deposit.values.reshape(-1)
         self._scene = Scene(deposit.ground, deposit.destination.reshape(-1), self.days_per_block)
-        self._columns = Columns(surface, limits)
+        self._columns = Columns(surface, limits, deposit.slopes)
         self.restart()
 
     def restart(self) -> None:

@@ -24,7 +24,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from legroom.extend import BadInput
+from legroom_workloads.mine.blocks import BLOCK_SIZE_M
 from legroom_workloads.mine.nested import nested_pits
+from legroom_workloads.mine.precedence import FAR_DOWN, Columns, Slopes, close_upwards, slopes
 
 CONE_ROUNDS = 150  # how often cones are ranked anew at most; between two rankings the best few are dug
 
@@ -33,7 +35,12 @@ Depths = NDArray[np.int64]
 
 
 def best_greedy(
-    values: ArrayLike, pit: ArrayLike, discount_factors: ArrayLike, *, start: ArrayLike | None = None
+    values: ArrayLike,
+    pit: ArrayLike,
+    discount_factors: ArrayLike,
+    *,
+    start: ArrayLike | None = None,
+    size_m: tuple[float, float, float] = BLOCK_SIZE_M,
 ) -> tuple[float, Order, str]:
     """Return the largest NPV of all schedules here, its order of columns, and its name; 0 and no column if all lose.
 
@@ -42,11 +49,12 @@ def best_greedy(
         pit: bool [nx, ny, nz], the ultimate pit.
         discount_factors: [k], what a dollar of the k-th block dug is worth today; nothing is dug after the last.
         start: int [nx, ny], the depth at which each column begins: the blocks above are air and need no digging.
+        size_m: the edges of a block, for the slopes.
 
     Raises:
         BadInput: shapes that do not match, or a pit that cannot be dug.
     """
-    ground = Ground.of(values, pit, start)
+    ground = Ground.of(values, pit, start, size_m)
     factors = np.asarray(discount_factors, np.float64)
     best: tuple[float, Order, str] = 0.0, np.empty(0, np.int64), "nothing"
     for name, order in schedules(ground):
@@ -63,9 +71,16 @@ class Ground:
     values: NDArray[np.float64]
     start: Depths
     floor: Depths
+    size_m: tuple[float, float, float]
 
     @classmethod
-    def of(cls, values: ArrayLike, pit: ArrayLike, start: ArrayLike | None = None) -> Ground:
+    def of(
+        cls,
+        values: ArrayLike,
+        pit: ArrayLike,
+        start: ArrayLike | None = None,
+        size_m: tuple[float, float, float] = BLOCK_SIZE_M,
+    ) -> Ground:
         """Return the ground of a pit.
 
         Raises:
@@ -76,16 +91,19 @@ class Ground:
             raise BadInput(
                 f"values {worth.shape} and pit {inside.shape}", hint="two arrays [nx, ny, nz], values finite"
             )
-        nz = worth.shape[2]
         floor = inside.sum(axis=2)
         top = np.zeros_like(floor) if start is None else np.asarray(start, np.int64)
-        around = np.pad(np.maximum(floor, top), 1, mode="edge")
-        nx, ny = floor.shape
-        shallowest = np.min([around[dx : dx + nx, dy : dy + ny] for dx in range(3) for dy in range(3)], axis=0)
-        prefix = inside == (np.arange(nz) < floor[:, :, None])
-        if not prefix.all() or (shallowest < floor - 1).any():
-            raise BadInput("the pit cannot be dug", hint="over each of its blocks the nine above must belong to it")
-        return cls(worth, top, np.maximum(floor, top))
+        ground = cls(worth, top, np.maximum(floor, top), size_m)
+        prefix = inside == (np.arange(worth.shape[2]) < floor[:, :, None])
+        if not prefix.all() or (np.maximum(close_upwards(floor, ground.over), top) > ground.floor).any():
+            raise BadInput("the pit cannot be dug", hint="all that lies within 45° over its blocks must belong to it")
+        return ground
+
+    @property
+    def over(self) -> Slopes:
+        """Which blocks over a block must be gone before it."""
+        nx, ny, nz = self.values.shape
+        return slopes((nx, ny, nz), self.size_m)
 
     @property
     def inside(self) -> NDArray[np.bool_]:
@@ -101,7 +119,7 @@ def schedules(ground: Ground) -> Iterator[tuple[str, Order]]:
     bench, value = paying % ground.values.shape[2], ground.values.ravel()[paying]
     yield "benches", _Digging(ground).dig_for(paying[np.lexsort((-value, bench))])
     yield "cones", _cones(ground, [paying])
-    pits = nested_pits(ground.values, ground.inside)
+    pits = nested_pits(ground.values, ground.inside, size_m=ground.size_m)
     shell = pits.shells.ravel()[paying]
     yield "shells", _Digging(ground).dig_for(paying[np.lexsort((-value, bench, shell))])
     yield "shell cones", _cones(ground, [paying[shell == number] for number in np.unique(shell)])
@@ -131,63 +149,71 @@ class _Digging:
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
-        self.depths = ground.start.copy()
+        nx, ny, self._nz = ground.values.shape
+        rx, ry, _ = np.abs(ground.over).max(axis=0)
+        self._padded = np.full((nx + 2 * rx, ny + 2 * ry), FAR_DOWN, np.int64)  # so no cone leaves the array
+        self.depths = self._padded[rx : rx + nx, ry : ry + ny]
+        self.depths[...] = ground.start
+        self._numbers = np.full(self._padded.shape, -1)
+        self._numbers[rx : rx + nx, ry : ry + ny] = np.arange(nx * ny).reshape(nx, ny)
+        self._inside = np.flatnonzero(self._numbers.ravel() >= 0)
+        over = ground.over
+        offsets = over[:, 0] * self._padded.shape[1] + over[:, 1]
+        self._over = [(int(up), offsets[over[:, 2] == up]) for up in np.unique(over[:, 2])]
         self.order: list[int] = []
 
     def dig_for(self, targets: NDArray[np.int64]) -> Order:
         """Dig the targets (flat block numbers) one by one, each with what still lies over it; return all dug so far."""
-        _, ny, nz = self.ground.values.shape
         for target in targets.tolist():
-            self.dig(target // (ny * nz), target // nz % ny, target % nz)
+            self.dig(target // self._nz, target % self._nz)
         return np.array(self.order, np.int64)
 
-    def dig(self, x: int, y: int, z: int) -> None:
-        """Dig one block and the cone over it, top bench first, on each bench what pays most first."""
-        ny = self.ground.values.shape[1]
+    def dig(self, column: int, z: int) -> None:
+        """Dig one block and what still lies over it, top bench first, on each bench what pays most first."""
+        depths, numbers = self._padded.reshape(-1), self._numbers.reshape(-1)
+        asked: dict[int, list[NDArray[np.int64]]] = {z: [self._inside[[column]]]}
         benches = []
-        for bench in range(z, -1, -1):
-            reach = z - bench
-            low_x, low_y = max(x - reach, 0), max(y - reach, 0)
-            window = slice(low_x, x + reach + 1), slice(low_y, y + reach + 1)
-            xs, ys = np.nonzero(self.depths[window] <= bench)
-            if len(xs) == 0:  # then nothing lies over this bench either, or it could not be dug out
-                break
-            xs, ys = xs + low_x, ys + low_y
-            if len(xs) > 1:
-                best_first = np.argsort(-self.ground.values[xs, ys, bench], kind="stable")
-                xs, ys = xs[best_first], ys[best_first]
-            benches.append((bench, xs, ys))
-        for bench, xs, ys in reversed(benches):
-            self.depths[xs, ys] = bench + 1
-            self.order.extend((xs * ny + ys).tolist())
+        while asked:  # what was dug before lies under nothing: only what is dug now asks for more
+            bench = max(asked)
+            places = np.unique(np.concatenate(asked.pop(bench)))
+            places = places[depths[places] <= bench]
+            if len(places) == 0:
+                continue
+            for up, offsets in self._over:
+                if up <= bench:
+                    asked.setdefault(bench - up, []).append((places[:, None] + offsets).ravel())
+            columns = numbers[places]
+            if len(columns) > 1:
+                best_first = np.argsort(-self.ground.values.reshape(-1)[columns * self._nz + bench], kind="stable")
+                places, columns = places[best_first], columns[best_first]
+            benches.append((bench, places, columns))
+        for bench, places, columns in reversed(benches):
+            depths[places] = bench + 1
+            self.order.extend(columns.tolist())
 
 
 def _exposed(ground: Ground) -> Order:
     """Return the order that always digs the most valuable block that may be dug."""
-    nx, ny, _ = ground.values.shape
-    depths, floor = ground.start.tolist(), ground.floor.tolist()
-    values = ground.values
-    around = [[[(i, j) for i in (x - 1, x, x + 1) for j in (y - 1, y, y + 1) if 0 <= i < nx and 0 <= j < ny]
-               for y in range(ny)] for x in range(nx)]  # fmt: skip
-    waiting: list[tuple[float, int, int, int]] = []
+    nx, ny, nz = ground.values.shape
+    pit = Columns(ground.start.astype(np.int32), ground.floor.astype(np.int32), ground.over)
+    values = ground.values.reshape(-1)
+    waiting: list[tuple[float, int, int]] = []
+    listed = np.zeros(nx * ny, np.bool_)
 
-    def expose(x: int, y: int) -> None:
-        depth = depths[x][y]
-        if depth < floor[x][y] and all(depths[i][j] >= depth for i, j in around[x][y]):
-            heapq.heappush(waiting, (-float(values[x, y, depth]), depth, x, y))
+    def expose(columns: NDArray[np.int64]) -> None:
+        listed[columns] = True
+        for block in (columns * nz + pit.depths[columns // ny, columns % ny]).tolist():
+            heapq.heappush(waiting, (-float(values[block]), block % nz, block // nz))
 
-    for x in range(nx):
-        for y in range(ny):
-            expose(x, y)
+    expose(np.flatnonzero(pit.mask()))
     order = []
     while waiting:
-        _, depth, x, y = heapq.heappop(waiting)
-        depths[x][y] = depth + 1
-        order.append(x * ny + y)
-        for i, j in around[x][y]:
-            # a neighbour as deep as this block was has been waiting for it, unless another still stands in its way
-            if depths[i][j] == depth + 1:
-                expose(i, j)
+        column = heapq.heappop(waiting)[2]
+        pit.dig(column // ny, column % ny)
+        listed[column] = False
+        order.append(column)
+        free = pit.around(column // ny, column % ny)
+        expose(free[~listed[free]])
     return np.array(order, np.int64)
 
 
@@ -209,8 +235,8 @@ def _cones(ground: Ground, phases: list[NDArray[np.int64]]) -> Order:
 def _cone_means(ground: Ground, depths: Depths, targets: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return for each target the mean value of what must be dug for it, itself included.
 
-    A cone is a square window on each bench over its tip, and the sum over a window is four numbers of the bench's
-    running totals along x and y.
+    A cone is a disc on each bench over its tip, made of rectangles, and the sum over a rectangle is four numbers of
+    the bench's running totals along x and y.
     """
     nx, ny, nz = ground.values.shape
     z = np.arange(nz)
@@ -220,15 +246,28 @@ def _cone_means(ground: Ground, depths: Depths, targets: NDArray[np.int64]) -> N
     totals[1, 1:, 1:] = unmined.cumsum(axis=0).cumsum(axis=1)
     x, y, tip = targets // (ny * nz), targets // nz % ny, targets % nz
     sums = np.zeros((2, len(targets)))
-    for reach in range(int(tip.max()) + 1):
-        at = np.flatnonzero(tip >= reach)
-        bench = tip[at] - reach
-        low_x, high_x = np.maximum(x[at] - reach, 0), np.minimum(x[at] + reach + 1, nx)
-        low_y, high_y = np.maximum(y[at] - reach, 0), np.minimum(y[at] + reach + 1, ny)
-        sums[:, at] += (
-            totals[:, high_x, high_y, bench]
-            - totals[:, low_x, high_y, bench]
-            - totals[:, high_x, low_y, bench]
-            + totals[:, low_x, low_y, bench]
-        )
+    for up in range(int(tip.max()) + 1):
+        at = np.flatnonzero(tip >= up)
+        bench = tip[at] - up
+        for inner, outer, half in _rectangles(up, ground.size_m, (nx, ny)):
+            low_y, high_y = np.maximum(y[at] - half, 0), np.minimum(y[at] + half + 1, ny)
+            for low, high in ((inner, outer + 1), (-outer, 1 - inner)) if inner else ((-outer, outer + 1),):
+                low_x, high_x = np.clip(x[at] + low, 0, nx), np.clip(x[at] + high, 0, nx)
+                sums[:, at] += (
+                    totals[:, high_x, high_y, bench]
+                    - totals[:, low_x, high_y, bench]
+                    - totals[:, high_x, low_y, bench]
+                    + totals[:, low_x, low_y, bench]
+                )
     return sums[0] / sums[1]
+
+
+def _rectangles(up: int, size_m: tuple[float, float, float], most: tuple[int, int]) -> Iterator[tuple[int, int, int]]:
+    """Yield the disc of a cone `up` benches over its tip: from and to which column along x, and how far along y."""
+    radius = up * size_m[2] * (1 + 1e-9)
+    along_x = np.arange(min(int(radius / size_m[0]) + 1, most[0]))
+    halves = np.minimum(np.sqrt(radius**2 - (along_x * size_m[0]) ** 2) / size_m[1], most[1]).astype(int)
+    inner = 0
+    for last in np.append(np.flatnonzero(np.diff(halves)), len(halves) - 1).tolist():
+        yield inner, last, int(halves[last])
+        inner = last + 1

@@ -21,7 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from legroom.extend import BadInput
+from legroom_workloads.mine.blocks import BLOCK_SIZE_M
 from legroom_workloads.mine.pit import precedence_among, solve_closure, ultimate_pit
+from legroom_workloads.mine.precedence import slopes
 
 SHELLS = 40  # the curve is not refined where a shell holds less than this share of the pit
 
@@ -54,7 +56,12 @@ class NestedPits:
 
 
 def nested_pits(
-    values: ArrayLike, pit: ArrayLike | None = None, *, start: ArrayLike | None = None, shells: int = SHELLS
+    values: ArrayLike,
+    pit: ArrayLike | None = None,
+    *,
+    start: ArrayLike | None = None,
+    size_m: tuple[float, float, float] = BLOCK_SIZE_M,
+    shells: int = SHELLS,
 ) -> NestedPits:
     """Return the best pits of all sizes, as finely as `shells` of about the same size allow.
 
@@ -62,9 +69,12 @@ def nested_pits(
         values: [nx, ny, nz], what each block is worth if mined today.
         pit: bool [nx, ny, nz], the ultimate pit, if it is known already.
         start: int [nx, ny], the depth at which each column begins: the blocks above are air and dug by nobody.
+        size_m: the edges of a block, for the slopes.
     """
     worth = np.asarray(values, np.float64)
-    outer = ultimate_pit(worth) if pit is None else np.array(pit, np.bool_)
+    outer = ultimate_pit(worth, size_m) if pit is None else np.array(pit, np.bool_)
+    nx, ny, nz = worth.shape
+    over = slopes((nx, ny, nz), size_m)
     if start is not None:
         outer &= np.arange(worth.shape[2]) >= np.asarray(start)[:, :, None]
     total = float(worth[outer].sum())
@@ -81,7 +91,7 @@ def nested_pits(
         fee = float(worth[region].sum()) / count
         if fee <= 0:  # given a pit that is not the best one, there may be a shell that loses
             continue
-        found = solve_closure(worth[region] - fee, precedence_among(region))
+        found = solve_closure(worth[region] - fee, precedence_among(region, over))
         fees.append(fee)
         surpluses.append(float(worth[inner].sum()) - fee * int(inner.sum()) + found.bound)
         added = int(found.inside.sum())

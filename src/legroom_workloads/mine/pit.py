@@ -6,7 +6,7 @@ cost, and an arc of unlimited capacity runs from each block to every block over 
 after a maximum flow is the pit: those blocks pay more than all the waste over them can swallow.
 
 scipy's maximum flow counts in 32-bit integers, money does not. So the flow is found in passes: the first in a unit so
-coarse that the whole flow stays under 2³¹, each next one in the residual network of the one before, in a unit as fine
+coarse that the whole flow stays under 2³⁰, each next one in the residual network of the one before, in a unit as fine
 as what is left to send allows. The flow sent is always feasible, hence `all that pays - flow` is always an upper bound
 of every pit's value, and the passes end when the pit found reaches that bound to 1e-9 of all that pays: two passes for
 200,000 blocks, and the result is optimal to some cents in billions. Units are powers of two, so values that are whole
@@ -16,6 +16,7 @@ numbers are treated exactly. Of pits worth the same the smallest is returned.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,8 +24,10 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from legroom.extend import BadInput
+from legroom_workloads.mine.blocks import BLOCK_SIZE_M
+from legroom_workloads.mine.precedence import Slopes, slopes
 
-LARGEST_CAPACITY = 2**31 - 1
+LARGEST_CAPACITY = 2**30 - 1  # a full arc against a full flow is still a 32-bit number, also inside of scipy
 GOOD_ENOUGH = 1e-9  # of the money that moves
 MAX_PASSES = 6  # two or three are normal; each gains nine digits over the number of blocks
 
@@ -44,18 +47,20 @@ class Closure:
     bound: float
 
 
-def ultimate_pit(values: ArrayLike) -> NDArray[np.bool_]:
+def ultimate_pit(values: ArrayLike, size_m: tuple[float, float, float] = BLOCK_SIZE_M) -> NDArray[np.bool_]:
     """Return which blocks [nx, ny, nz] belong to the pit of largest value under 45° slopes, z = 0 the top bench.
 
-    A block needs the nine blocks over it, those that exist.
+    A block needs those of the blocks over it that exist (`precedence`).
 
     Raises:
         BadInput: values that are not three-dimensional or not finite.
     """
     values = _finite(values, dimensions=3)
-    candidates = _worth_a_look(values)
+    nx, ny, nz = values.shape
+    over = slopes((nx, ny, nz), size_m)
+    candidates = _worth_a_look(values, over)
     inside = np.zeros(values.shape, np.bool_)
-    inside[candidates] = closure(values[candidates], precedence_among(candidates))
+    inside[candidates] = closure(values[candidates], precedence_among(candidates, over))
     return inside
 
 
@@ -118,40 +123,43 @@ def _reachable(capacities: csr_array, source: int) -> NDArray[np.bool_]:
     return reached
 
 
-def _worth_a_look(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _worth_a_look(values: NDArray[np.float64], over: Slopes) -> NDArray[np.bool_]:
     """Return which blocks pay or lie over one that does; no smallest pit contains any other."""
     wanted = values > 0
-    nx, ny, nz = values.shape
-    for z in range(nz - 1, 0, -1):
-        around = np.pad(wanted[:, :, z], 1)
-        for dx in range(3):
-            for dy in range(3):
-                wanted[:, :, z - 1] |= around[dx : dx + nx, dy : dy + ny]
+    for z in range(values.shape[2] - 1, 0, -1):
+        for x, y, up in over.tolist():
+            if up <= z:
+                here, there = _shifted(wanted, x, y)
+                there[:, :, z - up] |= here[:, :, z]
     return wanted
 
 
-def precedence_among(blocks: NDArray[np.bool_]) -> csr_array:
+def _shifted(blocks: NDArray[Any], x: int, y: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the blocks that have a block x, y columns further, and those, as two views of one shape."""
+    ranges = [(max(-by, 0), n - max(by, 0), by) for n, by in zip(blocks.shape, (x, y), strict=False)]
+    (x0, x1, _), (y0, y1, _) = ranges
+    return blocks[x0:x1, y0:y1], blocks[x0 + x : x1 + x, y0 + y : y1 + y]
+
+
+def precedence_among(blocks: NDArray[np.bool_], over: Slopes) -> csr_array:
     """Return the 45° precedence graph of the blocks marked, numbered in the order of the array."""
-    nx, ny, _ = blocks.shape
     n = int(blocks.sum())
     numbers = np.full(blocks.shape, -1, np.int32)
     numbers[blocks] = np.arange(n, dtype=np.int32)
-    over = np.pad(numbers[:, :, :-1], ((1, 1), (1, 1), (0, 0)), constant_values=-1)
-    below = numbers[:, :, 1:]
     tails, heads = [], []
-    for dx in range(3):
-        for dy in range(3):
-            above = over[dx : dx + nx, dy : dy + ny]
-            both = (below >= 0) & (above >= 0)
-            tails.append(below[both])
-            heads.append(above[both])
+    for x, y, up in over.tolist():
+        here, there = _shifted(numbers, x, y)
+        below, above = here[:, :, up:], there[:, :, : here.shape[2] - up]
+        both = (below >= 0) & (above >= 0)
+        tails.append(below[both])
+        heads.append(above[both])
     ends = np.concatenate(tails), np.concatenate(heads)
     return csr_array(coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(n, n)))
 
 
-def grid_precedence(shape: tuple[int, int, int]) -> csr_array:
+def grid_precedence(shape: tuple[int, int, int], size_m: tuple[float, float, float] = BLOCK_SIZE_M) -> csr_array:
     """Return the 45° precedence graph [n, n] of a whole grid, blocks numbered (x * ny + y) * nz + z."""
-    return precedence_among(np.ones(shape, np.bool_))
+    return precedence_among(np.ones(shape, np.bool_), slopes(shape, size_m))
 
 
 def _finite(values: ArrayLike, *, dimensions: int) -> NDArray[np.float64]:

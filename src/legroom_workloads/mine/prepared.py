@@ -36,7 +36,7 @@ from legroom.extend import BadInput, cache_folder, share
 from legroom_workloads.mine.blocks import COLUMNS, BlockModel
 from legroom_workloads.mine.economics import Economics, block_values
 from legroom_workloads.mine.files import data_files
-from legroom_workloads.mine.precedence import Depths, close_upwards, depths_of
+from legroom_workloads.mine.precedence import Depths, Slopes, close_upwards, depths_of, slopes
 
 UPL = COLUMNS.index("upl")
 ARRAYS = ("ground", "values", "destination")
@@ -86,7 +86,12 @@ class Prepared:
 
         A pit drawn by hand in a file may be steeper than 45 degrees; it is widened until its floor can be reached.
         """
-        return close_upwards(depths_of(self.pit))
+        return close_upwards(depths_of(self.pit), self.slopes)
+
+    @property
+    def slopes(self) -> Slopes:
+        """Which blocks over a block must be gone before it."""
+        return slopes(self.shape, self.size_m)
 
 
 def prepare(model: BlockModel, economics: Economics | None = None) -> Prepared:
@@ -102,7 +107,7 @@ def prepare(model: BlockModel, economics: Economics | None = None) -> Prepared:
         from legroom_workloads.mine.pit import ultimate_pit  # brings scipy
 
         ground = ground.copy()
-        ground[UPL] = ultimate_pit(values)
+        ground[UPL] = ultimate_pit(values, model.size_m)
     return Prepared(model.name, ground, values, destination, model.size_m)
 
 

@@ -69,14 +69,15 @@ def score_policy(
 def pit_value(env: MineEnv) -> float:
     """Return what the ultimate pit is worth undiscounted, in $."""
     values = env.prepared.values
-    return float(values[ultimate_pit(values)].sum())
+    return float(values[ultimate_pit(values, env.prepared.size_m)].sum())
 
 
 def greedy_npv(env: MineEnv) -> float:
     """Return the best net present value of the simple rules inside the ultimate pit, in $."""
     deposit = env.prepared
     pit = np.arange(deposit.shape[2]) < deposit.pit_depths()[:, :, None]
-    return best_greedy(deposit.values, pit, env.discount_factors, start=deposit.surface())[0]
+    factors, size_m = env.discount_factors, deposit.size_m
+    return best_greedy(deposit.values, pit, factors, start=deposit.surface(), size_m=size_m)[0]
 
 
 def random_npv(env: MineEnv, rng: np.random.Generator, episodes: int | None = None) -> float:

@@ -71,6 +71,14 @@ class Observer:
             boxes[key] = copy(_box(shape, dtype))  # each with random numbers of its own
         return spaces.Dict(boxes) if self._is_dict else boxes["vector"]
 
+    def declared(self) -> dict[str, Any]:
+        """Return the same in the words of a run file."""
+        boxes = {
+            key: {"type": "box", "shape": [*shape], "dtype": dtype.name}
+            for key, (shape, dtype, _) in self._leaves.items()
+        }
+        return {"type": "dict", "spaces": boxes} if self._is_dict else boxes["vector"]
+
     def new_arrays(self) -> Any:
         """Return an observation to write into."""
         arrays = {key: np.empty(shape, dtype) for key, (shape, dtype, _) in self._leaves.items()}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from legroom.extend import Workload, WorkloadOption
 
 if TYPE_CHECKING:
-    from legroom.extend import Run
+    from legroom.extend import KnownSpaces, Run
 
 
 def with_data(run: Run, given: Mapping[str, str]) -> Run:
@@ -25,6 +25,20 @@ def with_data(run: Run, given: Mapping[str, str]) -> Run:
     return run.replace(env=run.env.model_copy(update={"kwargs": {**run.env.kwargs, "data": str(file)}}))
 
 
+def spaces(arguments: Mapping[str, Any]) -> KnownSpaces:
+    """Return what an environment with these arguments shows and takes.
+
+    Raises:
+        BadInput: arguments that no environment takes.
+    """
+    from legroom.extend import KnownSpaces
+    from legroom_workloads.ninja.config import EnvironmentConfig
+    from legroom_workloads.ninja.game import ACTIONS
+    from legroom_workloads.ninja.observation import Observer  # gymnasium with it: only where asked for
+
+    return KnownSpaces(Observer(EnvironmentConfig.of(arguments)).declared(), {"type": "discrete", "n": len(ACTIONS)})
+
+
 WORKLOAD = Workload(
     name="ninja",
     package="legroom_workloads.ninja",
@@ -34,6 +48,7 @@ WORKLOAD = Workload(
     apart=("learn",),
     options=(WorkloadOption("--data", "FILE", "your level, a map file"),),
     with_options=with_data,
+    spaces=spaces,
     rank=3,
     checked=True,
 )

@@ -233,7 +233,7 @@ def test_a_run_that_brax_refuses_is_never_shown_as_one_that_fits() -> None:
 def test_tiers_of_cards_by_name_say_how_many_environments_memory_alone_would_allow() -> None:
     tiers = []
     for name in ("RTX 4060", "RTX 4090"):
-        predictor = Predictor(read("robot:default"), machine(name), mode="arithmetic", device="cuda", probe_env=False)
+        predictor = Predictor(read("robot:default"), machine(name), mode="arithmetic", device="cuda")
         card = find_gpu(name)
         tiers.append(tier(card.total, Budget(64 * GIB), predictor, card=card.name))
     small, large = tiers

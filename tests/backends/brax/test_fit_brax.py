@@ -34,7 +34,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def predictor_of(run: Run, device: Any = "cuda") -> Predictor:
-    return Predictor(run, MACHINE, mode="arithmetic", device=device, probe_env=False)
+    return Predictor(run, MACHINE, mode="arithmetic", device=device)
 
 
 def rows(run: Run, **how: Any) -> list[Tier]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from legroom.backends.program.attached_search import PIECES, find_savings, price_of
+from legroom.backends.program.attached_search import find_savings, price_of
 from legroom.model.attachment import AttachedNote
 from legroom.model.footprint import Footprint, Item, Place
 from legroom.model.program_plan import Attached, ProgramPlan, Savings
@@ -65,7 +65,9 @@ def test_what_does_not_help_is_not_recommended() -> None:
     program = Program(500, 5000, {})
     plan = find_savings(program)
     assert plan.best is None and plan.fits is False
-    assert len(program.tried) == 2 + PIECES  # as it is, the free ones, micro-batches
+    assert len(program.tried) == 3  # as it is, the free ones, micro-batches of one size: there is nothing to attach to
+    told = draw(attached_plan_text(plan, ["python", "train.py"]), width=100, colour=False)
+    assert told.count("nothing to attach to") == 1  # one row for what had the same effect
 
 
 def test_a_program_that_fails_is_not_said_to_be_too_large() -> None:

@@ -164,7 +164,7 @@ def test_every_place_that_judges_says_the_same(folder: Path) -> None:
     assert wording.verdict(prediction, None)["words"].startswith("Unknown whether it fits:")
     assert gpu_fits(prediction.footprint, ROOMY) is None
     with pytest.raises(Unknown, match="arithmetic does not know"):
-        fit(run, ROOMY, Predictor(run, MACHINE, mode="arithmetic", device="cuda", probe_env=False))
+        fit(run, ROOMY, Predictor(run, MACHINE, mode="arithmetic", device="cuda"))
 
 
 REASONS = {

@@ -21,6 +21,7 @@ from legroom.backends.sb3.state import capture, continue_learning, policy_arrays
 from legroom.cli.main import main
 from legroom.errors import BadInput
 from legroom.model.run import Run
+from legroom.model.sealed import seal
 from legroom.training.checkpoint import Checkpoints, parameters_sha256
 
 OFF = {"buffer_size": 200, "learning_starts": 20, "batch_size": 8}
@@ -37,7 +38,7 @@ def trained(folder: Path, algo: str, env: Any = None, policy: str = "MlpPolicy",
     continue_learning(model, 64)
     state = capture(model)
     Checkpoints(folder).write(model.num_timesteps, state.tensors, state.data, files=state.files)
-    (folder / "run.json").write_text(json.dumps(run.model_dump()))
+    (folder / "run.json").write_bytes(seal(run.model_dump()))
     return model
 
 
@@ -91,7 +92,7 @@ def test_buffers_that_sb3_could_not_allocate_stay_lean(tmp_path: Path) -> None:
     trained(tmp_path, "PPO", n_steps=16, batch_size=8)
     run = json.loads((tmp_path / "run.json").read_text())
     run["hyperparams"]["n_steps"] = 200_000_000  # 5 GiB of observations alone
-    (tmp_path / "run.json").write_text(json.dumps(run))
+    (tmp_path / "run.json").write_bytes(seal(run))
     export_sb3(tmp_path, tmp_path / "model.zip")
     with zipfile.ZipFile(tmp_path / "model.zip") as archive:
         described = json.loads(archive.read("data"))

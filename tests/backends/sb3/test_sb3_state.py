@@ -184,7 +184,7 @@ class Secretive(VecEnvWrapper):
 @pytest.mark.parametrize(
     ("env", "why"),
     [
-        (lambda: DummyVecEnv([Walk, Walk]), "Walk offers no get_state"),
+        (lambda: DummyVecEnv([Walk, Walk]), "Walk cannot save its state"),
         (lambda: SubprocVecEnv([Remembered, Remembered], start_method="fork"), "EpisodeStatistics"),
         (lambda: Secretive(envs()), "Secretive"),
     ],

@@ -72,7 +72,7 @@ def _how_to_ask() -> str:
     if not missing:
         return "--mode trace with --gpu asks XLA for that GPU"
     why = f" ({missing})" if is_installed(PLUGIN) else ""
-    return f"To ask XLA for the very GPU{why}: {install_command(EXTRA, PLUGIN)}"
+    return f"For this GPU's exact plan{why}, install it: {install_command(EXTRA, PLUGIN)}"
 
 
 def _preallocated(run: Run, gpu: Gpu | None) -> tuple[str, ...]:

@@ -7,13 +7,16 @@ smaller pieces are slower. Every step is rehearsed, so that what is recommended 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePath
 
 from legroom.backends.base import all_attachments
-from legroom.backends.program.savings import by_default
+from legroom.backends.program.savings import attaching, by_default
 from legroom.model.attachment import Attachment
 from legroom.model.plan import Price
 from legroom.model.program_plan import Attached, ProgramPlan, Savings
+from legroom.model.rehearsal import ProgramPrediction, Rehearsal
 from legroom.model.verdict import gpu_fits, host_fits
 
 LARGEST_PIECE = 1024  # samples of a first micro-batch, where the program's own batch is not known
@@ -21,6 +24,7 @@ PIECES = 5  # sizes that are tried, each a quarter of the one before
 _ORDER: tuple[Price, ...] = ("free", "slower", "changes-learning")
 
 Rehearsed = Callable[[Savings], Attached]
+Predict = Callable[[Sequence[str], Mapping[str, str]], ProgramPrediction]
 
 
 def find_savings(rehearsed: Rehearsed, *, allowed: Price = "slower") -> ProgramPlan:
@@ -31,6 +35,24 @@ def find_savings(rehearsed: Rehearsed, *, allowed: Price = "slower") -> ProgramP
             break
         tried.append(rehearsed(savings))
     return ProgramPlan(tuple(tried))
+
+
+def with_savings(command: Sequence[str], savings: Savings, predict: Predict, *, has_gpu: bool) -> Attached:
+    """Rehearse a program with these savings attached."""
+    with attaching(command, savings, os.environ, has_gpu=has_gpu) as attached:
+        prediction = predict(command, attached.environment)
+        return Attached(savings, price_of(savings), prediction, attached.notes(), frozenset(by_default()))
+
+
+def cure_of(rehearsal: Rehearsal) -> Savings | None:
+    """Return the savings that replace the array which was refused to the program; None where no saving does."""
+    refused = rehearsal.refused
+    if refused is None or not refused.inside or rehearsal.stopped != "out-of-memory":
+        return None
+    module = ".".join(PurePath(refused.inside).with_suffix("").parts)
+    mine = (one for one in all_attachments() if one.saves == "host" and not one.takes)
+    one = next((one for one in mine if any(module.endswith(f".{name}") for name in one.hooks)), None)
+    return None if one is None else {**by_default(), one.name: None}
 
 
 def _may_help(last: Attached) -> bool:
@@ -56,6 +78,8 @@ def _steps(allowed: Price, last: Callable[[], Attached]) -> Iterator[Savings]:
         for number in _numbers(one, last()):
             savings[one.name] = number
             yield dict(savings)
+            if one.hooks and not any(word.partition("=")[0] == one.name for word in last().effective):
+                break  # it found nothing to attach to, whatever its number
 
 
 def _short(last: Attached) -> set[str]:

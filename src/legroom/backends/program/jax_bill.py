@@ -72,7 +72,8 @@ def with_jax(
     told = messages.get("jax", ())
     if not told:
         return found
-    found = _without_its_end(replace(found, jax=str(told[0].get("version") or "?")))
+    alone = found.card is None and not messages.get("roles")
+    found = _without_its_end(replace(found, jax=str(told[0].get("version") or "?"), jax_alone=alone))
     if gpu is None or found.card is not None:
         note = "jax and torch are both used: only what torch has on the card is in the bill"
         return found if gpu is None else replace(found, notes=(*found.notes, note))

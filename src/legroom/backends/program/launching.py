@@ -22,6 +22,7 @@ from typing import Any, Literal
 import legroom
 from legroom.errors import BadInput
 from legroom.hollow.launcher import PTH
+from legroom.hollow.setting_constants import VARIABLE as CONSTANTS
 from legroom.machine import probe
 from legroom.machine.child_process import end_group
 from legroom.units import MIB
@@ -227,6 +228,7 @@ def _pth(environment: Mapping[str, str]) -> str:
         "LEGROOM_REHEARSAL_PLAN",
         "JAX_PLATFORMS",
         ATTACHED,
+        CONSTANTS,
     )
     ours, guest = {name: environment[name] for name in names if name in environment}, str(GUEST)
     return (

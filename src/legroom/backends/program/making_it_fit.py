@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 
+from legroom.backends.program.program_constants import offered
 from legroom.machine.gpu_table import GPUS
 from legroom.model.footprint import Footprint
 from legroom.model.rehearsal import Rehearsal
 from legroom.model.verdict import Budget
-from legroom.units import format_size
+from legroom.units import format_size, typed_size
 
 WITH_BATCH = ("gpu.activations", "gpu.batch", "gpu.temporaries", "gpu.scratch", "gpu.failed request")
 FRAGMENTED = 0.12  # of reserved bytes
@@ -22,7 +24,7 @@ def ways_to_fit(rehearsal: Rehearsal, footprint: Footprint, budget: Budget) -> I
     """Yield what to try, the cheapest first."""
     gpu = footprint.gpu
     if gpu is not None and budget.vram is not None and gpu.high > budget.usable(budget.vram):
-        yield from _for_card(rehearsal, footprint, gpu.high, budget.usable(budget.vram))
+        yield from _for_card(rehearsal, footprint, gpu.high, budget)
     if budget.ram is not None and footprint.host.high > budget.usable(budget.ram):
         largest = max(rehearsal.host.filling, key=lambda filling: filling.nbytes, default=None)
         if largest is not None:
@@ -30,7 +32,9 @@ def ways_to_fit(rehearsal: Rehearsal, footprint: Footprint, budget: Budget) -> I
             yield f"a smaller buffer: the largest takes {format_size(largest.nbytes)} when full{where}"
 
 
-def _for_card(rehearsal: Rehearsal, footprint: Footprint, high: int, usable: int) -> Iterator[str]:
+def _for_card(rehearsal: Rehearsal, footprint: Footprint, high: int, budget: Budget) -> Iterator[str]:
+    vram = budget.vram or 0
+    usable = budget.usable(vram)
     sizes = {item.name: item.total for item in footprint.items}
     following = sum(sizes.get(name, 0) for name in WITH_BATCH)
     fragmentation = sizes.get("gpu.fragmentation", 0)
@@ -41,7 +45,7 @@ def _for_card(rehearsal: Rehearsal, footprint: Footprint, high: int, usable: int
         )
     share = (usable - (high - following)) / following if following else 0.0
     if 0 < share < 1:
-        yield from _smaller_batch(rehearsal.command, share, following)
+        yield from _smaller_batch(rehearsal, share, following, vram)
     elif following:
         yield f"a smaller batch alone does not help: {format_size(high - following)} do not depend on it"
     if rehearsal.out_of_memory:
@@ -52,13 +56,26 @@ def _for_card(rehearsal: Rehearsal, footprint: Footprint, high: int, usable: int
         yield f"a GPU with {format_size(card.total)} or more, such as {card.name}"
 
 
-def _smaller_batch(command: Sequence[str], share: float, following: int) -> Iterator[str]:
-    about = f"activations, batch and scratch take {format_size(following)}, and may take {share:.0%} of that"
-    changed = _with_smaller_argument(command, share)
-    if changed is None:
-        yield f"a smaller batch, or activation checkpointing: {about}"
-    else:
+def _smaller_batch(rehearsal: Rehearsal, share: float, following: int, vram: int) -> Iterator[str]:
+    """Yield batches in pieces and smaller ones, each with its price; how to find the largest where it is a constant."""
+    left = format_size(int(share * following))
+    about = f"activations, batch and scratch need {format_size(following)}; {left} is left for them"
+    changed = _with_smaller_argument(rehearsal.command, share)
+    if changed is not None:
         yield f"a smaller batch ({about}): legroom predict -- {shlex.join(changed)}"
+        return
+    searches = list(offered(rehearsal.command, f"--vram {typed_size(vram)}"))
+    if not searches:
+        yield f"a smaller batch, or activation checkpointing: {about}"
+        return
+    pieces = math.ceil(1 / share)
+    more = "at least " if rehearsal.out_of_memory else ""  # later requests are unknown
+    yield (
+        f"gradient accumulation (slower; learns the same but for BatchNorm): {about}: {more}{pieces} backward passes, "
+        f"each on 1/{pieces} of the batch, per optimizer step"
+    )
+    for search in searches:
+        yield f"a smaller size (changes learning): {search}"
 
 
 def _with_smaller_argument(command: Sequence[str], share: float) -> list[str] | None:

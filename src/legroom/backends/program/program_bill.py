@@ -82,7 +82,7 @@ def footprint_of(rehearsal: Rehearsal, budget: Budget | None = None) -> Footprin
     if budget is not None and budget.vram is not None:
         card_items = _giving_way(card_items, budget.usable(budget.vram))
     allocator = None
-    if card is not None and not _is_jax(rehearsal):
+    if card is not None and not rehearsal.jax_alone:
         own = [item for item in card_items if item.name != "gpu.context" and item.known is Known.TRACED]
         error = math.isqrt(sum(item.error**2 for item in own))
         allocator = AllocatorPeaks(card.peak_allocated, card.peak_reserved, error)
@@ -96,11 +96,6 @@ def footprint_of(rehearsal: Rehearsal, budget: Budget | None = None) -> Footprin
         unknown=tuple(_unknown(rehearsal, budget)),
         assumed=rehearsal.assumed,
     )
-
-
-def _is_jax(rehearsal: Rehearsal) -> bool:
-    """Return whether what is on the card is of jax alone."""
-    return bool(rehearsal.jax) and not rehearsal.torch
 
 
 def program_name(command: tuple[str, ...]) -> str:
@@ -135,7 +130,7 @@ def _jax_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
 
 
 def _card_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
-    if _is_jax(rehearsal):
+    if rehearsal.jax_alone:
         yield from _jax_items(rehearsal, card)
         return
     phase = _peak_phase(rehearsal, card)
@@ -282,6 +277,13 @@ def _findings(rehearsal: Rehearsal) -> Iterator[Finding]:
             "memory: reading Python objects changes their reference counts",
             "keep the data in one NumPy array or tensor instead of a list of objects",
         )  # fmt: skip
+    refused = rehearsal.refused
+    if refused is not None and rehearsal.stopped != "out-of-memory":
+        yield Finding(
+            "program", "host-memory-refused", "warning",
+            f"{_at(refused.file, refused.line)}: {refused.text}; the program caught that and went on to train",
+            path=refused.file or None, line=refused.line or None,
+        )  # fmt: skip
     caught = [oom for oom in rehearsal.out_of_memory if oom.caught]
     if caught:
         first = caught[0]
@@ -339,11 +341,11 @@ def _notes(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
             yield f"{rehearsal.card.processes} processes share the GPU; their peaks are added"
         for number, nbytes in rehearsal.card.others:
             yield f"cuda:{number} reserves up to {format_size(nbytes)}; the figures are of cuda:{rehearsal.card.device}"
-    if _is_jax(rehearsal) and rehearsal.card is not None:
+    if rehearsal.jax_alone and rehearsal.card is not None:
         yield "large functions were compiled and not executed: what depends on their values was computed with zeros"
         if rehearsal.host.growing_per_s > GROWTH_MATTERS:
             grew = f"host memory grew by {format_size(rehearsal.host.growing_per_s)} per second"
-            yield f"{grew}: tracing functions takes some, so that growth of the program itself is not told apart"
+            yield f"{grew}: tracing functions takes some, so a leak cannot be ruled out"
         yield (
             f"nvidia-smi will show about {XLA_SHARE:.0%} of the GPU, whatever the program needs: XLA reserves that "
             "when it starts (XLA_PYTHON_CLIENT_PREALLOCATE=false turns it off)"
@@ -395,7 +397,7 @@ def _unknown(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
     for one in rehearsal.host.endless:
         if one.steps_left is None and not _takes_ages(one, rehearsal, budget):
             yield f"{_endless_text(one)}; the length of the run is not known"
-    if rehearsal.host.growing_per_s > GROWTH_MATTERS and not _is_jax(rehearsal):
+    if rehearsal.host.growing_per_s > GROWTH_MATTERS and not rehearsal.jax_alone:
         grows = format_size(rehearsal.host.growing_per_s)
         beyond = " beyond its buffers" if rehearsal.host.filling or rehearsal.host.endless else ""
         yield f"host memory grows by {grows} per second{beyond} with no end in sight"
@@ -425,7 +427,7 @@ def _too_old(torch: str) -> bool:
 
 
 def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
-    after = f"after {rehearsal.updates:,} {'calls of large functions' if _is_jax(rehearsal) else 'optimizer steps'}"
+    after = f"after {rehearsal.updates:,} {'calls of large functions' if rehearsal.jax_alone else 'optimizer steps'}"
     if not rehearsal.python:
         yield "not a Python program: only its host memory was watched"
         return
@@ -438,7 +440,7 @@ def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
         yield "stopped, because it really took more host memory than --real-limit allows"
     elif rehearsal.stopped in ("seconds", "updates") and rehearsal.updates:
         yield f"stopped {after}, before its memory repeated (more time: --seconds)"
-    if _is_jax(rehearsal):
+    if rehearsal.jax_alone:
         if rehearsal.had_card and rehearsal.card is None:
             within = (
                 f" within {rehearsal.seconds:.0f} s (more time: --seconds)" if rehearsal.stopped == "seconds" else ""
@@ -454,8 +456,8 @@ def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
     elif not rehearsal.updates:
         if rehearsal.stopped == "seconds":
             yield (
-                f"no optimizer step within {rehearsal.seconds:.0f} s: give your program smaller arguments, "
-                "e.g. --learning-starts"
+                f"no optimizer step within {rehearsal.seconds:.0f} s: allow more time (--seconds 180) or shorten "
+                "the warm-up (such as --learning-starts)"
             )
         elif rehearsal.stopped == "finished":
             yield "the program ended without an optimizer step"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ from legroom.backends.program.same_runs import same_runs
 from legroom.backends.program.undecided import undecided_places
 from legroom.hollow.epochs import asking_file
 from legroom.hollow.file_layer import shared_memory_made
+from legroom.hollow.host_memory import REFUSED
 from legroom.machine.gpu_table import multiprocessors_of
 from legroom.machine.temporary_folder import temporary_folder
 from legroom.model.footprint import Assumed
@@ -45,6 +47,7 @@ from legroom.model.rehearsal import (
     HostSeen,
     NotReached,
     OutOfMemory,
+    Refused,
     Rehearsal,
     Stopped,
 )
@@ -62,7 +65,6 @@ MOST_LISTED = 40
 LOOKING_SHARE, MOST_LOOKING_S = 1 / 3, 60.0  # of the time allowed: looking at batches that are left
 MOST_READERS = 400
 NO_SPACE = os.strerror(errno.ENOSPC)
-REFUSED = "refused"  # a file of the rehearsal's folder: `_reserve.c` writes a line for each request that it refuses
 FILES: Mapping[Writes, str] = {
     "discarded": "files: what the program wrote, renamed or deleted was discarded (overlay)",
     "redirected": "files: what Python wrote was discarded (no namespaces here); programs that are not Python, and C "
@@ -263,6 +265,7 @@ class ProgramSeen:
             book.failed.append(FailedRequest(message))
         elif kind == "roles":
             book.take_roles(message)
+            self._messages.setdefault(kind, []).append({})
         elif kind == "cache emptied":
             book.empty_cache(int(message.get("device") or 0))
         elif kind == "context":
@@ -291,7 +294,7 @@ class ProgramSeen:
         elif kind == "note":
             self.note(str(message.get("text") or ""))
         else:
-            self._messages.setdefault(kind, []).append({**message, "pid": book.pid})
+            self._messages.setdefault(kind, []).append({**message, "pid": book.pid, "steps": self.updates})
 
     def _finder_of(self, book: ProcessBook) -> RepeatFinder:
         return next(finder for finder in self._finders.values() if finder.book is book)
@@ -408,8 +411,9 @@ class ProgramSeen:
         out_of_memory = tuple(self._out_of_memory(of_card=of_card))
         ran_out = any(one.retried is None for one in out_of_memory) and stopped in ("finished", "failed")
         of_host = failure is not None and _is_of_host(failure)
-        refused = None if of_card or ran_out or of_host else self._refused()
-        if of_card or ran_out or of_host or refused is not None:
+        refused, gpu = self._refused(), of_card or ran_out
+        caught = None if gpu or of_host or refused is None or refused.steps_after else refused
+        if gpu or of_host or caught is not None:
             stopped = "out-of-memory"
         return Rehearsal(
             command=tuple(command),
@@ -424,8 +428,9 @@ class ProgramSeen:
             python=python,
             torch=self._torch(),
             cuda_build=any(message.get("cuda_build") for message in self._messages.get("torch", [])),
-            failure=_failure_text(failure, code) if refused is None else refused[0],
-            failed_at=_place(failure) if refused is None else refused[1],
+            failure=_failure_text(failure, code) if caught is None else caught.text,
+            failed_at=_place(failure) if caught is None else caught.place,
+            refused=None if gpu else refused,
             out_of_memory=out_of_memory,
             assumed=tuple(Assumed(*key, count) for key, (count, _) in list(self._assumed.items())[:MOST_LISTED]),
             sizes_assumed=tuple(Assumed(*key, count) for key, (count, sets) in self._assumed.items() if sets),
@@ -448,6 +453,7 @@ class ProgramSeen:
                 (int(message.get("nbytes") or 0) for message in self._messages.get("collected", [])), default=0
             ),
             batches=tuple(dict.fromkeys(map(_batches_seen, self._messages.get("batches", [])))),
+            constants=tuple({str(message["name"]): None for message in self._messages.get("constant", [])}),
             same_runs=tuple(same_runs(self._messages.get("call", []), self._messages.get("learn", []))),
         )
 
@@ -477,19 +483,20 @@ class ProgramSeen:
             for one in found
         ]  # fmt: skip
 
-    def _refused(self) -> tuple[str, tuple[str, int] | None] | None:
-        """Return what is said of a request of host memory that was refused, and its line; None where none was."""
-        known = [(int(each["nbytes"]), each) for each in self._messages.get("host-refused", [])]
-        if known:
-            nbytes, message = max(known, key=lambda each: each[0])
-            user = str(message.get("user_file") or ""), int(message.get("user_line") or 0)
-            return f"a request of {format_size(nbytes)} was refused", user if user[0] else _place(message)
-        try:
-            lines = (self._folder / REFUSED).read_text().splitlines() if self._folder is not None else []
-        except OSError:
+    def _refused(self) -> Refused | None:
+        """Return the largest request of host memory that was refused, of a forked process by what it left in a file."""
+        told = [dict(message) for message in self._messages.get("host-refused", [])]
+        if not told and self._folder is not None and (left := self._folder / REFUSED).exists():
+            lines = left.read_text().splitlines()
+            told = [json.loads(line) for line in lines if line.startswith("{")]
+            told = told or [{"nbytes": line.split()[-1]} for line in lines]
+        if not told:
             return None
-        sizes = [int(line.split()[1]) for line in lines if line.count(" ") == 1]
-        return (f"a child process was refused {format_size(max(sizes))}", None) if sizes else None
+        largest = max(told, key=lambda each: int(each["nbytes"]))
+        of_user = {"file": largest.get("user_file"), "line": largest.get("user_line")}
+        file, line = _place(of_user) or _place(largest) or ("", 0)
+        steps = self.updates - int(largest.get("steps", self.updates))
+        return Refused(int(largest["nbytes"]), file, line, str(largest.get("file") or ""), steps)
 
     def _undecided(self) -> list[NotReached]:
         """Return what did not run because of a value that was assumed, and may take or keep GPU memory."""
@@ -517,9 +524,9 @@ class ProgramSeen:
             name, nbytes, axes = str(message.get("name")), int(message.get("nbytes") or 0), message.get("axes")
             if name == "cudnn workspace":
                 nbytes = int(nbytes * CUDNN_SHARE.get(int(axes or 0), CUDNN_SHARE[3]))
-                why = f"cuDNN may take from nothing to twice this for the largest Conv{axes}d; low confidence"
+                why = f"a guess for cuDNN: 0 to 2× this for the largest Conv{axes}d; low confidence"
             else:
-                why = "cuDNN keeps this of a recurrent layer for the backward pass; from nothing to twice this"
+                why = "cuDNN keeps this of a recurrent layer for the backward pass; a guess: 0 to 2× this"
             if name not in largest or largest[name].nbytes < nbytes:
                 largest[name] = Beside(name, nbytes, nbytes, why)
         return list(largest.values())

@@ -15,7 +15,7 @@ from legroom.backends.sb3.signatures import SB3_ALGORITHMS
 from legroom.model.draft import Draft, get
 from legroom.model.spaces import KnownSpaces
 from legroom.reading.interpreter.effects import same
-from legroom.reading.interpreter.follower import Follower
+from legroom.reading.interpreter.follower import MOST_STATEMENTS, Follower
 from legroom.reading.interpreter.gym_calls import GYM_CALLS, Call, Caller, Env, called, one_env, wrapper_entry
 from legroom.reading.interpreter.values import (
     OPEN,
@@ -33,7 +33,7 @@ from legroom.reading.interpreter.values import (
     plain,
 )
 from legroom.reading.known_spaces import wrapped
-from legroom.reading.reading_budget import pay
+from legroom.reading.reading_budget import TooCostly, pay
 from legroom.reading.source import nodes_of, parse_module, walk
 from legroom.reading.validating import is_harmless
 from legroom.reading.yamls import Key
@@ -393,7 +393,13 @@ class ScriptModels(Follower):
     # -- the result ------------------------------------------------------------------------------------------------
 
     def finished(self) -> list[Draft]:
-        """Return the drafts with their environments, in the order of the calls in the file."""
+        """Return the drafts with their environments, in the order of the calls in the file.
+
+        Raises:
+            TooCostly: no call was reached before the statements that may be followed were used up.
+        """
+        if not self.models and self.followed > MOST_STATEMENTS:
+            raise TooCostly(f"more than {MOST_STATEMENTS:,} statements", self.path)
         found: dict[str, Draft] = {}
         self.doubt_what_is_set()
         for model in self.models:

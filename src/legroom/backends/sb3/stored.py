@@ -170,7 +170,7 @@ def may_store_leanly(run: Run) -> bool:
 def env_task(run: Run) -> EnvTask:
     """Return how the environment is to be looked at, and what its observations are stored as, if they may be leanly."""
     if not may_store_leanly(run):
-        return EnvTask(LOADED, BRINGS, not_probed=WHY_NOT or f"lean storage does not hold what {run.algo} stores")
+        return EnvTask(LOADED, BRINGS)
     algorithm, normalize = algorithm_of(run), run.env.normalize if isinstance(run.env.normalize, dict) else {}
     storage = {
         "kind": "rollout" if algorithm.family == "on-policy" else "replay",

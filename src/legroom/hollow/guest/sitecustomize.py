@@ -55,6 +55,7 @@ def _rehearsing() -> dict[str, Any]:
     simulators = importlib.import_module("legroom_hollow.needing_gpus").SIMULATORS
     journal = entering.begin()
     files = entering.files_of_its_own()
+    importlib.import_module("legroom_hollow.setting_constants").begin(journal)
     return {
         "torch._compile": lambda module: entering.without_compiler(module),
         "torch": lambda module: (files.on_torch(module) if files else None, entering.on_torch(journal)),

@@ -29,7 +29,7 @@ from legroom.reading.interpreter.effects import MISSING, Broken, Continued, Leav
 from legroom.reading.interpreter.evaluator import OPERATORS, binary
 from legroom.reading.interpreter.file_calls import FileRef, Loaded, file_method, hydra_config
 from legroom.reading.interpreter.gym_calls import GYM_CALLS, Env, is_foreign, is_space, wrapped_by_library
-from legroom.reading.interpreter.scopes import is_main_guard
+from legroom.reading.interpreter.scopes import imported_module, is_main_guard
 from legroom.reading.interpreter.script import dotted
 from legroom.reading.interpreter.values import (
     LONGEST,
@@ -128,6 +128,12 @@ class Follower(BuiltinCalls):
         found = module_file(self.current.name, self.folder)
         return None if found is None else str(found)
 
+    def package(self) -> str:
+        """The dotted package that relative imports of the module under way start from."""
+        name = "" if self.current.name == "__main__" else self.current.name
+        inside = name and Path(self.file() or "").name == "__init__.py"
+        return name if inside else name.rpartition(".")[0]
+
     def see(self, found: Any, node: ast.Call) -> None:
         if isinstance(found, dict):
             self.loaded.append((found, node.lineno))
@@ -209,7 +215,7 @@ class Follower(BuiltinCalls):
                 self.set_name(alias.asname or top, Symbol(top), frame)
 
     def do_importfrom(self, node: ast.ImportFrom, frame: Frame) -> None:
-        name = node.module or ""
+        name = imported_module(node, self.package())
         found = self.beside(name) if name else None
         for alias in node.names:
             full = f"{name}.{alias.name}" if name else alias.name

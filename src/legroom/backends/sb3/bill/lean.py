@@ -246,7 +246,7 @@ def _bound(run: Run, nbytes: int, slots: int, segments: int = 1) -> int:
 def _unprobed(run: Run, bound: int, shape: str) -> Estimate:
     stack = run.env.frame_stack or 1
     each = f", each frame of the stack of {stack} once" if stack > 1 else ""
-    why = f"at most {shape}{each}; what repeats is stored once (--probe steps the env to see how much)"
+    why = f"at most {shape}{each}; what repeats is stored once (measured where the env can be stepped)"
     return Estimate(bound, 0, why, Known.ARITHMETIC)
 
 
