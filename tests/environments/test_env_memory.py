@@ -140,3 +140,30 @@ def test_light_workers_put_off_what_sb3_would_bring(tmp_path: Path, monkeypatch:
     look = env_look.look_at_env(run, EnvTask(), trust=True)
     assert look.memory is not None
     assert look.memory.imports + look.memory.mapped < 30_000_000  # torch alone has more than 200 MB
+
+
+@pytest.mark.parametrize(("steps", "said"), [(100_000, 1), (1_000, 0), (15, 0)])
+def test_a_long_rollout_is_compared_with_the_episodes_that_were_seen(
+    steps: int, said: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "short.py").write_text(
+        dedent("""
+            import gymnasium as gym, numpy as np
+            class Short(gym.Env):
+                observation_space, action_space = gym.spaces.Box(0, 255, (4096,), np.uint8), gym.spaces.Discrete(2)
+                def reset(self, **_):
+                    self.steps = 0
+                    return np.zeros(4096, np.uint8), {}
+                def step(self, action):
+                    self.steps += 1
+                    return np.zeros(4096, np.uint8), 0.0, self.steps == 10, False, {}
+        """)
+    )
+    (tmp_path / "run.yaml").touch()
+    run = Run.model_validate(
+        {"algo": "PPO", "env": {"id": "short:Short"}, "hyperparams": {"n_steps": steps},
+         "source": str(tmp_path / "run.yaml")}
+    )  # fmt: skip
+    notes = [note for note in predict(run, trust=True, device="cpu").notes if "episodes" in note]
+    assert len(notes) == said and all("100,000 steps" in note and "had about 10." in note for note in notes)

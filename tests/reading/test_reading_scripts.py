@@ -5,6 +5,7 @@ from textwrap import dedent
 
 import pytest
 
+from legroom.backends.base import backend_of
 from legroom.errors import BadInput
 from legroom.predicting.predict import predict
 from legroom.reading import read, read_all
@@ -358,3 +359,32 @@ def test_endless_recursion_ends(tmp_path: Path) -> None:
         read(path)
     run = read(path, overrides=[("n_envs", "2")])
     assert run.env.spaces is None
+
+
+LOOPS = [  # how learn() stands in loops -> iterations of 2 x 64 steps; None where only running it could count them
+    ("model.learn(1000)", 8),
+    ("for _ in range(10):\n    model.learn(128, reset_num_timesteps=False)", 10),
+    ("for _ in range(10):\n    model.learn(100)", 10),  # each call makes a whole iteration
+    ("for _ in range(10):\n    model.learn(129, reset_num_timesteps=False)\n    model.save('m')", 20),
+    ("TOTAL = 10_000\nfor i in range(TOTAL // 128):\n    env.reset()\n    model.learn(128)", 78),
+    ("for _ in range(3):\n    for _ in range(4):\n        model.learn(128)", 12),
+    ("for _ in range(10):\n    model.learn(128)\n    if done():\n        break", None),
+    ("for i in range(10):\n    if i % 2:\n        model.learn(128)", None),
+    ("while model.num_timesteps < 1000:\n    model.learn(128)", None),
+    ("model.learn(128)\nmodel.learn(128)", None),
+    ("for _ in range(unknown()):\n    model.learn(128)", None),
+    ("def go():\n    for _ in range(5):\n        model.learn(128)\ngo()", 5),
+    ("def go():\n    for _ in range(5):\n        model.learn(128)\ngo()\ngo()", None),
+]
+
+
+@pytest.mark.parametrize(("text", "iterations"), LOOPS)
+def test_iterations_are_counted_where_learn_stands_in_a_loop(text: str, iterations: int | None, tmp_path: Path) -> None:
+    file = tmp_path / "train.py"
+    file.write_text(
+        "from stable_baselines3 import PPO\nfrom stable_baselines3.common.env_util import make_vec_env\n"
+        f"env = make_vec_env('CartPole-v1', n_envs=2)\nmodel = PPO('MlpPolicy', env, n_steps=64)\n{text}\n"
+    )
+    run = read(str(file))
+    found = backend_of(run).counts(run)
+    assert found is not None and found.iterations == iterations

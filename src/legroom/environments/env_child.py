@@ -48,7 +48,7 @@ def main() -> None:
     write_answer(answer_file, answer)
     if envs and "error" not in answer:
         cancel = call_after(task["timeout_s"], lambda: os._exit(PROBE_TIMED_OUT))
-        answer["stepped"], answer["time_limit"], answer["step_s"] = step_envs(envs)
+        answer["stepped"], answer["time_limit"], answer["step_s"], answer["episode_mean"] = step_envs(envs)
         classes = {type(each) for env in envs for each in _layers(env)}
         answer["sources"] = heard.told(str(answer_file.parent), classes)
         write_answer(answer_file, answer)
@@ -67,14 +67,16 @@ def _layers(env: Any) -> Iterator[Any]:
         env = getattr(env, "env", None)
 
 
-def step_envs(envs: list[Any]) -> tuple[list[dict[str, int]] | None, int | None, float | None]:
-    """Step the environments; return what they took more, by halves, after how many steps episodes are cut off, and
-    the seconds of a step, in the median.
+def step_envs(
+    envs: list[Any],
+) -> tuple[list[dict[str, int]] | None, int | None, float | None, float | None]:
+    """Step the environments; return what they took more, by halves, after how many steps episodes are cut off, the
+    seconds of a step, in the median, and the steps of the episodes that ended, in the mean.
 
-    None where they raised, and where no episode was cut off or not all after as many steps.
+    None where they raised, where no episode ended, and where none was cut off or not all after as many steps.
     """
     meter, halves, took = Meter(), [], list[int]()
-    steps_of, limits = [0] * len(envs), set[int | None]()
+    steps_of, limits, lengths = [0] * len(envs), set[int | None](), list[int]()
     for _ in range(2):
         began, steps = time.monotonic() - queued_s(), 0
         while steps < STEPS and time.monotonic() - queued_s() - began < STEPPING_S:
@@ -87,14 +89,16 @@ def step_envs(envs: list[Any]) -> tuple[list[dict[str, int]] | None, int | None,
                     steps_of[number] += 1
                     if terminated or truncated:
                         limits.add(steps_of[number] if truncated and not terminated else None)
+                        lengths.append(steps_of[number])
                         steps_of[number] = 0
                         env.reset()
             except BaseException:  # the probe says it, where there is one; what it holds is known all the same
-                return None, None, None
+                return None, None, None, None
         halves.append(meter.grown())
     limit = limits.pop() if len(limits) == 1 else None
     step_s = sorted(took)[len(took) // 2] / 1e9
-    return None if None in halves else halves, limit, step_s  # type: ignore[return-value]
+    mean = sum(lengths) / len(lengths) if lengths else None
+    return None if None in halves else halves, limit, step_s, mean  # type: ignore[return-value]
 
 
 def probe_envs(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:

@@ -203,6 +203,7 @@ def _as_memory(answer: dict[str, Any]) -> EnvMemory | None:
         growth=max(rest["anon"] // len(memory), 0),
         time_limit=answer.get("time_limit"),
         step_s=answer.get("step_s"),
+        episode_mean=answer.get("episode_mean"),
     )
 
 

@@ -204,6 +204,7 @@ class EnvMemory:
         known: MEASURED, or DEFAULT where the figures are those of its kind.
         doubt, script_doubt: ± bytes of an instance and of the script, beyond what any such figure has.
         step_s: seconds of one step of one environment, in the median; None where none was made.
+        episode_mean: steps of its episodes with random actions, in the mean; None where none ended in the moment.
     """
 
     imports: int
@@ -218,6 +219,7 @@ class EnvMemory:
     doubt: int = 0
     script_doubt: int = 0
     step_s: float | None = None
+    episode_mean: float | None = None
 
 
 @dataclass(frozen=True)

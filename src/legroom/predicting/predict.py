@@ -10,7 +10,7 @@ its spaces are known: what it imports and holds is in no file, and a second of s
 take, and whether it would be slower (`env_probe`). Where it cannot be built, a note says so and the band is wider.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +36,7 @@ from legroom.predicting.typical_envs import typical_memory
 from legroom.units import LARGEST
 
 MODES: tuple[Mode, ...] = ("auto", "trace", "arithmetic")
+MUCH_STORED = 256 << 20  # bytes of a rollout from which it is worth a word how many episodes are in it
 
 
 def predict(
@@ -147,6 +148,7 @@ def _evidence(
         notes.append(f"the environment was not built, so its own memory is not included: {env.not_built}")
     if device == "cuda" and not machine.gpus:
         notes.append("no GPU here: host memory of the CUDA driver itself is not included")
+    notes += _episodes(run, env)
     way = f"{run.backend}, {look.net.known if look.net is not None else 'measured'}"
     return Evidence(
         machine=machine,
@@ -252,6 +254,19 @@ def _with_spaces(
         raise MissingExtra(backend_of(run).extra, "gymnasium", what=what)
     look = _look_at_env(run, task, trust)
     return _with_seen(run, look), look
+
+
+def _episodes(run: Run, env: EnvLook | None) -> Iterator[str]:
+    """Yield what a rollout that costs much holds of the episodes that were seen: it may be meant to be one episode."""
+    backend = backend_of(run)
+    storage, mean = backend.storage(run), env.memory.episode_mean if env is not None and env.memory else None
+    if storage.kind != "rollout" or not mean or storage.steps < 2 * mean:
+        return
+    if storage.steps * run.env.n_envs * backend.stored_observation(run).nbytes >= MUCH_STORED:
+        yield (
+            f"a rollout of {storage.steps:,} steps holds several episodes: those that ended when it was stepped at "
+            f"random had about {mean:,.0f}. It need not hold whole ones, and a shorter rollout takes less memory"
+        )
 
 
 def _with_limit(run: Run, env: EnvLook | None) -> Run:

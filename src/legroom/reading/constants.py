@@ -245,7 +245,7 @@ def _say_what_was_used(draft: Draft) -> None:
     names = listed([label for *_, label in sorted(unused, key=lambda each: each[:2])], most=2 * MOST_NAMED)
     rest = f"; not used: {names}" if unused else ""
     if draft.used:
-        note(f"read from {draft.path}: {listed(draft.used)}{rest}")
+        note(f"read from {draft.path}: {listed(draft.used, most=2 * MOST_NAMED)}{rest}")
 
 
 def example(data: Mapping[str, Any]) -> str:

@@ -6,10 +6,11 @@ it, and named with its line where it does.
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from legroom.backends.base import find_algorithm
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
 from legroom.model.draft import Draft, get
 from legroom.model.spaces import KnownSpaces
@@ -160,7 +161,9 @@ class Model:
     draft: Draft
     env: Any
     made: ast.Call | None = None
-    learned: int = 0  # calls of `learn` that were followed
+    inside: tuple[object, ...] = ()  # the loops that it was made in
+    learned: list[tuple[object, ...]] = field(default_factory=list)  # calls of `learn` that were followed, with loops
+    loop: tuple[int, int, int] | None = None  # the steps of its one call of `learn`, how often it is made, its line
 
     def doubt(self, node: ast.AST) -> None:
         """Note that it may not be what the constructor made any more."""
@@ -369,13 +372,7 @@ class ScriptModels(Follower):
         if not isinstance(model, Model):
             return super().method(bound, args, kwargs, node)
         if bound.name == "learn":
-            steps = args[0] if args else kwargs.get("total_timesteps")
-            model.learned += 1
-            again = model.learned > 1 or kwargs.get("reset_num_timesteps") is False or self.repeats(node, model)
-            if again:  # one call of several, and SB3 counts on in some ways and anew in others
-                model.draft.data.pop("total_timesteps", None)
-            elif isinstance(steps, int | float) and not isinstance(steps, bool) and steps >= 1:
-                model.draft.put(("total_timesteps",), steps, node.lineno)
+            self.count_steps(model, args[0] if args else kwargs.get("total_timesteps"), node)
         if bound.name == "load_replay_buffer":  # as large as the one that was saved
             model.doubt(node)
         if bound.name == "get_env":
@@ -384,16 +381,28 @@ class ScriptModels(Follower):
             model.env = args[0]
         return model
 
-    def repeats(self, learn: ast.Call, model: Model) -> bool:
-        """Return whether a loop around `learn` goes on with the same model."""
-        loops = (n for tree in self.trees for n in nodes_of(tree) if isinstance(n, ast.For | ast.While))
-        inside = ({id(part) for part in walk(loop)} for loop in loops)
-        return any(id(learn) in parts and id(model.made) not in parts for parts in inside)
+    def count_steps(self, model: Model, steps: Any, learn: ast.Call) -> None:
+        """Write down how long a model learns: in one call, or in one that a counted loop around it repeats.
+
+        Of several calls SB3 counts on in some ways and anew in others.
+        """
+        around = [each for each in self.passes if each[0] not in model.inside]
+        call = (learn, *(entered for entered, _, _ in around[:1]))
+        known = isinstance(steps, int | float) and not isinstance(steps, bool) and steps >= 1
+        times = 1
+        for inner, (_, loop, count) in zip([learn, *(loop for _, loop, _ in around[::-1])], around[::-1], strict=False):
+            times = times * count if count is not None and _every_pass(loop, inner) else 0
+        several = any(call != other for other in model.learned) or bool(model.learned and not around)
+        model.learned.append(call)
+        model.draft.data.pop("total_timesteps", None)
+        model.loop = (int(steps), times, learn.lineno) if known and times and not several else None
+        if model.loop is not None and not around:
+            model.draft.put(("total_timesteps",), steps, learn.lineno)
 
     def construct(self, algorithm: str, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Model:
         """Write down the call of an algorithm's constructor."""
         draft = Draft(f"{Path(self.path).stem}:{node.lineno}", self.path)
-        model = Model(draft, None, node)
+        model = Model(draft, None, node, tuple(loop for loop, _, _ in self.passes))
         self.models.append(model)
         self.seen += 1
         draft.put(("algo",), algorithm, node.lineno)
@@ -443,6 +452,7 @@ class ScriptModels(Follower):
                 changed = next((node for other, node in self.changed_envs if other.origin is env.origin), None)
                 if changed is not None:
                     model.doubt(changed)
+            _count_iterations(model)
             found.setdefault(_content(model.draft), model.draft)
         drafts = sorted(found.values(), key=lambda draft: draft.lines[("algo",)])
         for number, draft in enumerate(drafts):  # a call in a loop may be several runs
@@ -477,6 +487,28 @@ class ScriptModels(Follower):
                 draft.put(("checkpoint", "every"), every * envs, line)
             if kwargs.get("save_replay_buffer") is True:
                 draft.put(("checkpoint", "replay_buffer"), True, line)
+
+
+def _every_pass(loop: ast.stmt, inner: ast.AST) -> bool:
+    """Return whether a `for` comes to `inner`, a call or a loop in it, once in every pass, and makes all of them."""
+    ends = (ast.Break, ast.Continue, ast.Return)
+    if not isinstance(loop, ast.For) or any(isinstance(part, ends) for part in walk(loop)):
+        return False
+    plain = (part for part in loop.body if part is inner or isinstance(part, ast.Expr | ast.Assign))
+    return any(part is inner for statement in plain for part in walk(statement))
+
+
+def _count_iterations(model: Model) -> None:
+    """Put the steps of a `learn` that a loop repeats: each call makes whole iterations, so the loop does."""
+    draft, algorithm = model.draft, find_algorithm("sb3", str(model.draft.data["algo"]))
+    if model.loop is None or "total_timesteps" in draft.data or algorithm is None or algorithm.family != "on-policy":
+        return
+    steps, times, line = model.loop
+    rollout = get(draft.data, ("hyperparams", "n_steps"), algorithm.defaults["n_steps"])
+    envs = get(draft.data, ("env", "n_envs"), 1)
+    unknown = any(key in draft.unknown for key in (("hyperparams",), ("hyperparams", "n_steps"), ("env", "n_envs")))
+    if isinstance(rollout, int) and isinstance(envs, int) and rollout * envs > 0 and not unknown:
+        draft.put(("total_timesteps",), times * -(-steps // (rollout * envs)) * rollout * envs, line)
 
 
 def _named(algorithm: str, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:

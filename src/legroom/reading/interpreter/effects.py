@@ -102,6 +102,7 @@ class Effects(Evaluator[Frame]):
         self.ways: list[int] = []  # the depth of calls at which several ways are followed
         self.depth = 0
         self.loops: list[int] = []  # until which statement the passes of loops are counted
+        self.passes: list[tuple[object, ast.stmt, int | None]] = []  # of the loops under way, where they are known
         self.escaped: set[int] = set()  # functions that code which is not followed may call
         self.not_followed: tuple[int | None, str] | None = None  # what may have changed anything, and its line
 

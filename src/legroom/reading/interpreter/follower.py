@@ -342,6 +342,7 @@ class Follower(BuiltinCalls):
         with self.scope(Broken) as broken:
             end = self.followed + MOST_LOOPED if not self.loops else self.loops[-1]
             self.loops.append(end)
+            self.passes.append((object(), node, None if values is None else len(values)))
             try:
                 ended = self.counted_passes(node, frame, values, one_pass)
                 for _ in range(0 if ended else MOST_ROUNDS):
@@ -353,6 +354,7 @@ class Follower(BuiltinCalls):
                         self.lose(node)
             finally:
                 self.loops.pop()
+                self.passes.pop()
             if ended:
                 self.block(node.orelse, frame)
         if not ended and not any(isinstance(part, ast.Break) for each in node.body for part in walk(each)):

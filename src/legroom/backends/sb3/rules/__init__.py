@@ -20,6 +20,7 @@ from legroom.backends.sb3.rules import (
     script_eval_on_training_env,
     script_fork_workers,
     script_frequency_in_vec_steps,
+    script_reset_not_seen,
     script_worker_imports_torch,
     stacked_frames_stored,
     under_used_machine,
@@ -54,4 +55,5 @@ SCRIPT_RULES = (
     script_worker_imports_torch.RULE,
     script_class_cache.RULE,  # LR060
     script_cuda_in_workers.RULE,
+    script_reset_not_seen.RULE,  # LR102
 )
