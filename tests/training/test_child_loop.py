@@ -114,7 +114,7 @@ def test_a_learner_that_only_steps_is_trained_logged_evaluated_and_kept(toy, tmp
         True,
         {"finished": True},
     )
-    assert [each["step"] for each in events.of("checkpoint")] == [20, 40, 60, 80, 100]
+    assert [each["step"] for each in events.of("checkpoint")] == [0, 20, 40, 60, 80, 100]
     assert [each["step"] for each in events.of("evaluated")] == [40, 80]
     assert [row.timesteps for row in read_progress(tmp_path / "run/progress.csv")] == list(range(10, 101, 10))
     assert [good.step for good in Checkpoints(tmp_path / "run").all()] == [60, 80, 100]
@@ -136,7 +136,7 @@ def test_a_request_to_retreat_ends_with_a_checkpoint_and_without_a_result(toy, t
     events = Events(at=30, number=signal.SIGUSR1)
     assert train(tmp_path / "run", events) == EXIT_TRAINING_FAILED
     assert events.told[-1] == {"event": "retreated", "step": 30}
-    assert [good.step for good in Checkpoints(tmp_path / "run").all()] == [20, 30]
+    assert [good.step for good in Checkpoints(tmp_path / "run").all()] == [0, 20, 30]
 
 
 def test_a_failure_says_what_it_was_and_leaves_the_last_checkpoint(toy, tmp_path):

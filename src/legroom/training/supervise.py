@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +37,7 @@ from legroom.training.hanging import Hang, HangWatch
 from legroom.training.lookout import Lookout
 from legroom.training.memory_samples import MemorySamples
 from legroom.training.run_folder import LOG
+from legroom.training.stop_signals import STOP_WITHIN_S
 
 SAMPLE_EVERY_S = 0.2
 SURROUNDINGS_EVERY_S = 1.0  # the container, its pressure, the card
@@ -237,6 +238,16 @@ class _Stop:
                 self.ask()
 
 
+def stop_words(event: Mapping[str, Any]) -> str:
+    """Return what comes of the first Ctrl-C, as text."""
+    end, last = "step" if event["within"] else "iteration", event["last"]
+    kept = "what was trained is lost" if last is None else f"back to step {last:,}, saved {event['age_s']:.0f} s ago"
+    return (
+        f"stopping after this {end}, with a checkpoint (if it takes longer than {STOP_WITHIN_S:.0f} s: {kept}); "
+        "Ctrl-C again stops at once, without one"
+    )
+
+
 def _end_hanging(
     child: subprocess.Popen[bytes], record: ChildRecord, display: Display, hang: Hang, *, restart: bool
 ) -> None:
@@ -302,7 +313,7 @@ class _Listener:
                 if event["resumed_from"]:
                     record.checkpoint_step = event["resumed_from"]
             case "stopping":
-                display.say("stopping after this iteration, with a checkpoint; Ctrl-C again stops at once, without one")
+                display.say(stop_words(event))
             case "evaluated":
                 display.say(f"evaluated at step {event['step']:,}: reward {event['mean']:.4g} ± {event['spread']:.2g}")
             case "ended" | "failed" | "refused" | "stopped" | "retreated":
