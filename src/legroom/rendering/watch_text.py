@@ -34,6 +34,7 @@ SAY_AGAIN_SHARE = 0.35  # of the time left: a forecast that moved so much is new
 FIRST_LINE_S, MOST_APART_S = 10.0, 600.0  # of the lines into a file or a pipe; each doubles the time before it
 FULL_SCREEN, FULL_SCREEN_ENDS = b"\x1b[?1049h", b"\x1b[?1049l"  # the command draws a screen of its own
 BAR = 16
+STALE_S, STALE_SHARE = 3.0, 0.15  # of the time: a forecast that was not made again
 LONGEST_COMMAND = 36
 LIMIT_NAMES = {"container": "what the container has", "machine": "what the machine has"}
 VERDICT_STYLES = {"leak": "bold red", "growing": "yellow", "ok": "green"}
@@ -252,7 +253,9 @@ def forecast_text(watched: Watched) -> str | None:
     trace = watched.trace
     if not trace.forecasts or watched.limit is None or trace.verdict == "ok":
         return None
-    coming = trace.forecasts[-1]
+    coming, end = trace.forecasts[-1], trace.samples[-1].t
+    if end - coming.made > max(STALE_S, STALE_SHARE * end):  # later looks foretold nothing
+        return None
     unless = "" if coming.certain or trace.verdict == "leak" else ", unless it settles before"
     low, high = duration_text(coming.earliest), duration_text(coming.latest or 0)
     band = f" ({low} to {high})" if coming.certain and low != high else ""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -56,7 +56,6 @@ class Request:
         plain: as the library does it, without savings.
         fit: with knobs turned until it fits, those that change what is learned too.
         cluster: local, auto, or the address of a cluster; None: nothing was said.
-        repeat: options that a resume needs again, with what was given.
         allow_changes: a resume may take over what changes learning.
     """
 
@@ -69,7 +68,6 @@ class Request:
     cluster: str | None = None
     pictures: bool = False
     checkpoint_every: int | None = None
-    repeat: Mapping[str, str | int | None] = field(default_factory=dict)
     allow_changes: bool = False
 
     def folder(self, run: Run) -> RunFolder:
@@ -134,7 +132,6 @@ class Request:
             self.folder(asked),
             device,
             predicted,
-            repeat=self.repeat,
             resume=self.resume,
             checkpoint_every=self.checkpoint_every,
             pictures=self.pictures,

@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,7 +47,6 @@ class Training:
     Args:
         asked: as the file says it; the knobs of the outcome are what differs in `run`.
         run: with the savings in it, the seed and the total.
-        repeat: options of the command that a resume needs again, with what was given.
         host_limit: bytes that it may use; None: unknown.
         cluster: local, auto, or the address of a cluster, for backends that train on one.
         begun: the run as it was asked for when the folder was begun; None: as `asked`.
@@ -58,7 +57,6 @@ class Training:
     folder: RunFolder
     device: str
     predicted: Predicted | None = None
-    repeat: Mapping[str, str | int | None] = field(default_factory=dict)
     resume: bool = False
     checkpoint_every: int | None = None
     pictures: bool = False
