@@ -107,7 +107,7 @@ def headline(outcome: Outcome, run: str) -> str:
 def peak_table(outcome: Outcome) -> Table:
     """Return the peaks, predicted and measured."""
     table = Table(["peak memory", "predicted", "measured", "difference"], "lrrr")
-    for name, peak in (("host", outcome.peaks.host), ("GPU", outcome.peaks.gpu)):
+    for name, peak in (("host (libraries counted once)", outcome.peaks.host), ("GPU", outcome.peaks.gpu)):
         if peak is not None:
             table.add(name, *_against(peak), style="bold")
     return table

@@ -2,8 +2,8 @@
 
 The child is a process of its own because what happens in it cannot be trusted to end well: the parent stays small and
 alive when the child is killed for its memory, and knows how far it came. The peak is the largest sum of PSS over the
-child and its workers. Short peaks fall between two samples; the kernel's own high-water mark of the child shows that
-there was one, and how high.
+child and its workers; what a prediction is compared with counts libraries in full, whoever else has them loaded. Short
+peaks fall between two samples; the kernel's own high-water mark of the child shows that there was one, and how high.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class ChildRecord:
     started_step: int = 0
     step: int = 0
     host_peak_nbytes: int = 0
+    host_alone_nbytes: int = 0  # its peak, with libraries that other programs map, too, counted in full, as predicted
     gpu_peak_nbytes: int | None = None
     samples: MemorySamples = field(default_factory=MemorySamples)
     progress: list[Progress] = field(default_factory=list)
@@ -382,6 +383,7 @@ class _Meter:
             if own.rss_peak > self._rss_peak:  # the child went higher since the last sample than it had ever been
                 self._rss_peak = own.rss_peak
                 nbytes += max(own.rss_peak - own.rss, 0)
+            self._record.host_alone_nbytes = max(self._record.host_alone_nbytes, nbytes + tree.alone - tree.pss)
             if now >= self._surroundings_due:
                 self._surroundings_due = now + SURROUNDINGS_EVERY_S
                 self._look_around(set(tree.processes))
