@@ -64,6 +64,7 @@ class Asked:
     like: str | None
     settings: list[str]
     html: Path | None
+    force: bool
     json: bool
 
     def laid_over(self, run: Run) -> Run:
@@ -85,7 +86,7 @@ class Asked:
 
 def carry_out(given: Asked) -> int:
     """Train, and return the exit code."""
-    check_writable("--html", given.html)
+    check_writable("--html", given.html, force=given.force)
     overrides = with_backend(split_settings(given.settings), given.backend, given.cluster)
     with told_notes() as notes:
         asked = given.laid_over(read(given.target, overrides=overrides, like=given.like))
