@@ -175,7 +175,7 @@ def test_killed_stopped_in_a_long_iteration_and_resumed_it_ends_with_the_same_pa
     assert steps == list(range(64, 641, 64))
 
 
-OWN_NETWORK = '''
+OWN_NETWORK = """
 import torch
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 
@@ -187,7 +187,7 @@ class Own(BaseFeaturesExtractor):
 
     def forward(self, seen):
         return self.net(seen)
-'''
+"""
 
 
 def test_the_commands_that_it_ends_with_run_as_printed(tmp_path):
