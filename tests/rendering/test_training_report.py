@@ -35,9 +35,9 @@ def test_the_whole_report():
         == """\
 mine:small: finished after 8,192 steps in 1 h 20 min
 
-peak memory   predicted   measured  difference
-host         1000.0 MiB  900.0 MiB      -10.0%
-GPU                   –   50.0 MiB           –
+peak memory                     predicted   measured  difference
+host (libraries counted once)  1000.0 MiB  900.0 MiB      -10.0%
+GPU                                     –   50.0 MiB           –
 
 item     predicted   measured  difference
 rollout  500.0 MiB  500.0 MiB        0.0%
