@@ -52,6 +52,7 @@ class Asked:
     form: Format
     baseline: Path | None
     write_baseline: Path | None
+    force: bool
 
     def in_project(self, project: Project) -> Asked:
         """Return the options with what the project says where they say nothing."""
@@ -86,7 +87,7 @@ def carry_out(asked: Asked) -> int:
     )  # fmt: skip
     checked, made = _fixed(look, paths, dry_run=asked.dry_run) if asked.fix else (look(), [])
     if asked.write_baseline is not None:
-        count = write_baseline(asked.write_baseline, checked)
+        count = write_baseline(asked.write_baseline, checked, force=asked.force)
         say(f"written: {asked.write_baseline}, {count:,} findings")
         return EXIT_GOOD
     checked, dropped = (checked, 0) if asked.baseline is None else without_known(checked, asked.baseline)

@@ -18,7 +18,7 @@ from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
 from legroom.cli.overrides import repeated, split_settings, with_backend
 from legroom.cli.told_notes import told_notes
 from legroom.cli.trusting import Trust
-from legroom.cli.writing import Html, check_writable
+from legroom.cli.writing import Force, Html, check_writable
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, MissingExtra
 from legroom.fitting.grow import grown
@@ -96,6 +96,7 @@ def run(
     trust: Trust = False,
     system: scheduler_options.For = None,
     html: Html = None,
+    force: Force = False,
     json: options.Json = False,
 ) -> int:
     """Make a run fit a budget, changed as little as possible. A command after -- is EXECUTED for seconds on a
@@ -122,7 +123,8 @@ def run(
     legroom fit mine:full --ram 8GiB --html plan.html
     legroom fit run.yaml --ram 8GiB -o fitted.yaml --for slurm
     """
-    check_writable("--html", html)
+    for option, file in (("-o", output), ("--html", html)):
+        check_writable(option, file, force=force)
     if system is not None and tiers:
         raise BadInput("--for is for one budget, and --tiers are several", hint="leave one of them out")
     rams = [part.strip() for part in (ram or "").split(",")]

@@ -16,7 +16,7 @@ import typer
 
 from legroom.cli import options, scheduler_options
 from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
-from legroom.cli.writing import Html, check_writable, write_text
+from legroom.cli.writing import Force, Html, check_writable, write_text
 from legroom.errors import BadInput
 from legroom.machine import probe
 from legroom.machine.gpu_table import find_gpu
@@ -102,6 +102,7 @@ def run(
     system: scheduler_options.For = None,
     output: Output = None,
     html: Html = None,
+    force: Force = False,
     json: options.Json = False,
 ) -> int:
     """Whether your program fits, and what it needs, line by line. Your program is EXECUTED, unedited, for seconds, on
@@ -124,8 +125,8 @@ def run(
     from legroom.backends.program.attached_search import cure_of, with_savings
     from legroom.backends.program.savings import by_default
 
-    check_writable("--html", html)
-    check_writable("-o", output)
+    check_writable("--html", html, force=force)
+    check_writable("-o", output, force=force)
     options_given = partial(
         rehearser, gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
         values=values, small=small, real_limit=real_limit, again=again, keep_writes=keep_writes,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 
 from legroom.backends.base import backend_of
+from legroom.cli.trusting import command_to_resume
 from legroom.cli.writing import write_text
 from legroom.environments.own_code import own_code
 from legroom.errors import BadInput
@@ -72,17 +74,20 @@ def _say_outcome(ended: Ended, training: Training, target: str, json: bool, note
         # without a last word there is only what Python wrote while it went down
         sys.stderr.write(printable(end.get("traceback") or _log_tail(folder / LOG)))
         step = ended.record.checkpoint_step
-        way = f"resume from step {step:,} with --resume --out {folder}" if step else "there is no checkpoint yet"
+        way = (
+            f"resume from step {step:,} with --resume --out {folder}"
+            if step is not None
+            else "there is no checkpoint yet"
+        )
         complain(f"{outcome.error} ({way}; log: {folder / 'train.log'})")
     if json:
         say(dumps(outcome.to_json() | {"notes": list(notes)}, indent=2))
     else:
         progress = _whole_progress(folder)
-        backend = backend_of(training.run)
-        trust = " --trust" if backend.export_file and own_code(training.run).policy else ""
-        use = (backend.export_use, backend.export_file + trust)
+        use = (backend_of(training.run).export_use, _export_command(training))
         name = training.asked.name if find_workload(target) else target  # which size of it had been chosen
-        say(outcome_text(outcome, folder, run=name, progress=progress, reminder=training.repeat, export=use))
+        again = command_to_resume(folder, {target: name})
+        say(outcome_text(outcome, folder, run=name, progress=progress, again=again, export=use))
 
 
 def _log_tail(path: Path, lines: int = 15) -> str:
@@ -91,6 +96,15 @@ def _log_tail(path: Path, lines: int = 15) -> str:
     except OSError:  # there is none, or the disk fails: that is what ended it
         return ""
     return "".join(line + "\n" for line in text.splitlines()[-lines:])
+
+
+def _export_command(training: Training) -> str:
+    """Return the command that writes what was learned to a file; empty where the backend writes none."""
+    folder, name = training.folder.path, backend_of(training.run).export_file
+    if Path(name).exists():
+        name = f"{folder.name}-{name}"
+    trust = ["--trust"] if own_code(training.run).policy else []  # which has just been imported to train it
+    return shlex.join(["legroom", "export", str(folder), name, *trust]) if name else ""
 
 
 def tell(line: str) -> None:

@@ -65,12 +65,13 @@ class Asked:
     like: str | None
     settings: list[str]
     html: Path | None
+    force: bool
     json: bool
 
-    def again(self, **more: str | int | None) -> list[str]:
+    def again(self) -> list[str]:
         """Return the options that give the same run and budget to another command."""
         budget = {"ram": self.ram, "vram": self.vram, "reserve": None if self.reserve == "0%" else self.reserve}
-        return repeated(self.settings, like=self.like, backend=self.backend, **more, **budget)
+        return repeated(self.settings, like=self.like, backend=self.backend, **budget)
 
     def laid_over(self, run: Run) -> Run:
         """Return the run with what the options say.
@@ -91,7 +92,7 @@ class Asked:
 
 def carry_out(given: Asked) -> int:
     """Train, and return the exit code."""
-    check_writable("--html", given.html)
+    check_writable("--html", given.html, force=given.force)
     overrides = with_backend(split_settings(given.settings), given.backend, given.cluster)
     with told_notes() as notes:
         asked = given.laid_over(read(given.target, overrides=overrides, like=given.like))
@@ -100,7 +101,6 @@ def carry_out(given: Asked) -> int:
     request = Request(
         asked, [given.laid_over(one) for one in others], given.out, resume=given.resume, plain=given.plain,
         fit=given.fit, cluster=given.cluster, pictures=given.pictures, checkpoint_every=given.checkpoint_every,
-        repeat=shlex.join(given.again(timesteps=given.timesteps, device=given.device, cluster=given.cluster)),
         allow_changes=given.allow_changes,
     ).checked()  # fmt: skip
     folder = request.folder(request.asked)
@@ -116,7 +116,7 @@ def carry_out(given: Asked) -> int:
     if training is None:
         return EXIT_FINDINGS
     next_knob = knob_after_failure(training, machine, PRICES if given.allow_changes else PRICES[:2])
-    ended = _train(training, machine, next_knob, given.retries)
+    ended = _train(training, machine, next_knob, given)
     report(ended, training, machine, given.target, json=given.json, html=given.html, notes=notes)
     return ended.exit_code
 
@@ -166,21 +166,27 @@ def _check_possible(run: Run, machine: Machine, budget: Budget, ram: str | None)
         raise LegroomError(f"does not fit: {run.name} needs about {need} of RAM, --ram gives {given}")
 
 
-def _train(training: Training, machine: Machine, next_knob: NextKnob | None, retries: int) -> Ended:
+def _train(training: Training, machine: Machine, next_knob: NextKnob | None, given: Asked) -> Ended:
     run, predicted, folder = training.run, training.predicted, training.folder
+    limit = parse_size(given.ram, what="--ram") if given.ram is not None else None
     display = display_for(
         sys.stderr,
         run.name,
         run.total_timesteps or 0,
         host_predicted=predicted.host if predicted else None,
-        host_limit=machine.available,
+        host_limit=limit or machine.available,
         gpu_predicted=predicted.gpu if predicted else None,
         gpu_limit=machine.gpus[0].free if machine.gpus else None,
     )
     with display:
         knobs = turned_knobs(training.asked, run)
         display.say(f"training {run.name} in {folder.path}" + (f", with {words(knobs)}" if knobs else ""))
-        return train(training, display, next_knob=next_knob, retries=retries)
+        if limit is not None:
+            display.say(
+                f"limit {format_size(limit)} of host memory (--ram): watched, not enforced by the system; "
+                "where it is about to be reached, training continues from a checkpoint with less"
+            )
+        return train(training, display, next_knob=next_knob, retries=given.retries)
 
 
 def _already(folder: RunFolder, json: bool) -> int:

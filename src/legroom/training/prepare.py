@@ -56,7 +56,6 @@ class Request:
         plain: as the library does it, without savings.
         fit: with knobs turned until it fits, those that change what is learned too.
         cluster: local, auto, or the address of a cluster; None: nothing was said.
-        repeat: the options that a resume needs again, as they are typed.
         allow_changes: a resume may take over what changes learning.
     """
 
@@ -69,7 +68,6 @@ class Request:
     cluster: str | None = None
     pictures: bool = False
     checkpoint_every: int | None = None
-    repeat: str = ""
     allow_changes: bool = False
 
     def folder(self, run: Run) -> RunFolder:
@@ -132,7 +130,6 @@ class Request:
             self.folder(asked),
             device,
             predicted,
-            repeat=self.repeat,
             resume=self.resume,
             checkpoint_every=self.checkpoint_every,
             pictures=self.pictures,

@@ -30,6 +30,7 @@ from legroom.watching.roles import Roles
 
 SWEEP_EVERY_S, SWEEP_FORKS_EVERY_S = 15.0, 4.0  # without forks the counters miss next to nothing
 SETTLE_S = 0.5  # after a fork: workers are started one after the other, and one sweep is enough for all
+START_GAP_S = 10.0  # between processes of one start
 LIST_EVERY_S = 1.0
 LIST_SHARE = 0.002  # of the time: threads make the listing of children slow
 HIDDEN_PEAK_FROM = 4 * MIB  # the kernel's counters lag behind by some pages per thread
@@ -84,6 +85,7 @@ class TreeSampler:
         self._roles = Roles(root)
         self._processes: dict[int, _Process] = {}
         self._ended_cpu_s = 0.0
+        self.started_s = 0.0  # when the last process of the start began
         self._forked_s: float | None = None  # when a fork came or went, if that was since the last sweep
         self._began = time.monotonic()
         self._next_list_s = self._next_sweep_s = 0.0
@@ -182,6 +184,8 @@ class TreeSampler:
         there = resident(pid)
         if there is None or there.nbytes == 0:
             return None
+        if now_s <= self.started_s + START_GAP_S:
+            self.started_s = now_s
         fork = self._roles.add(pid, parent, now_s)
         if fork:
             self._forked_s = now_s
