@@ -434,3 +434,36 @@ while True:
     said = " ".join(done.stdout.split())
     assert said.startswith("Fits so far: needs up to ")
     assert f"not reached: program.py:{last + 1} (bigger(net)) (shorten the training by its arguments" in said
+
+
+SLOW_ROLLOUTS = """
+import time
+import gymnasium
+import numpy as np
+from stable_baselines3 import PPO
+
+class Slow(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 255, (256, 256, 4), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.ones((256, 256, 4), np.uint8), {}
+
+    def step(self, action):
+        time.sleep(0.25)
+        return np.ones((256, 256, 4), np.uint8), 0.0, False, False, {}
+
+policy = {"net_arch": [8]}
+PPO("MlpPolicy", Slow(), n_steps=1024, batch_size=16, n_epochs=1, policy_kwargs=policy, device="cuda").learn(10**6)
+"""
+
+
+def test_a_rollout_that_would_take_minutes_is_cut_short_and_its_buffer_is_billed_whole(tmp_path: Path) -> None:
+    _, run, _ = document(tmp_path, SLOW_ROLLOUTS, "--vram", "8GiB", "--ram", "8GiB", "--seconds", "45", head="")
+    assert run["program"]["updates"] > 0  # 4 minutes of steps come before the first one
+    items = {item["name"]: item["nbytes"] * item["count"] for item in run["items"]}
+    assert items["host.rollout.observations"] == 1024 * 256 * 256 * 4
+    assert items["host.program"] > 100 << 20  # no part of the buffer that was never written is taken off it
+    (note,) = [note for note in run["notes"] if "of 1,024 steps of a rollout" in note]
+    assert note.startswith("not seen: what follows the first ")

@@ -118,7 +118,7 @@ class RehearsalPlan:
         return {
             "card": card, "cards": self.cards if card else 0, "limit": self.limit, "values": self.values,
             "small": self.small, "ram": self.ram, "real_limit": self.real_limit, "limit_error": CONTEXT_ERROR,
-            "looking_s": self.looking_s,
+            "looking_s": self.looking_s, "seconds": self.seconds,
         }  # fmt: skip
 
 

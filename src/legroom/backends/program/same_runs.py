@@ -59,8 +59,9 @@ def divided(
     whole = sum(item.total for item in same.items)
     theirs = [one for one in filling if one.file in same.buffer_files]
     rest = tuple(one for one in filling if one not in theirs)
-    if backend_of(same.run).storage(same.run).kind == "rollout":  # was full before the first update: in the process
-        return (own - whole, rest, same.items) if whole <= own else (own, tuple(filling), ())
+    if backend_of(same.run).storage(same.run).kind == "rollout":  # in the process, but for rows that were left out
+        left = own - whole + sum(one.nbytes - one.touched for one in theirs)
+        return (left, rest, same.items) if left >= 0 else (own, tuple(filling), ())
     asked = sum(one.nbytes for one in theirs)
     if abs(asked - whole) > AGREEMENT * whole:
         return own, tuple(filling), ()
