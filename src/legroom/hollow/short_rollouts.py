@@ -1,9 +1,8 @@
 """Ends rollouts of SB3's on-policy algorithms early: what they are trained on afterwards is as large as a whole one.
 
-A rollout of an expensive environment takes minutes to days, and a rehearsal has one. After a share of its time the rest
-of the rollout is left out, and the buffer is called full. It was asked for in one piece when the model was made, so what
-it takes is known; its rows that were not collected are zeros. Buffers of ours are left alone: what they take depends on
-what is in them.
+A rollout of an expensive environment takes minutes to days, and a rehearsal has one minute. After a share of its time
+the rest of the rollout is left out, and the buffer is called full; the parent is told how much was never written.
+Buffers of ours are left alone: what they take depends on what is in them.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import os
 import time
 from typing import Any
 
+LEAST = 4 << 20  # bytes of zeros that `_reserve.c` maps
 SHARE = 3  # of the time that is left, for the first rollout
 
 
@@ -26,12 +26,23 @@ class _Until(int):
         return int(self) > other and (other < 1 or time.monotonic() < self.end)
 
 
+def _unwritten(buffer: Any, taken: int) -> int:
+    """Return the bytes of large arrays, which come as zeros that take nothing, of the rows that were not collected."""
+    rows = buffer.buffer_size
+    kept = [
+        each for value in vars(buffer).values() for each in (value.values() if isinstance(value, dict) else [value])
+    ]
+    sizes = [int(array.nbytes) for array in kept if getattr(array, "shape", ())[:1] == (rows,)]
+    return sum(nbytes - nbytes * taken // rows for nbytes in sizes if nbytes >= LEAST)
+
+
 def on_base_class(journal: Any, module: Any) -> None:
     """Shorten the rollouts of every model that learns from rollouts."""
     plan = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
     looking_s = float(plan.get("looking_s") or 0)
     ends = time.monotonic() + float(plan.get("seconds") or 0)
-    set_up, told = module.BaseAlgorithm._setup_learn, []
+    set_up = module.BaseAlgorithm._setup_learn
+    told: list[int] = []
 
     def shortened(collect: Any) -> Any:
         @functools.wraps(collect)
@@ -44,6 +55,7 @@ def on_base_class(journal: Any, module: Any) -> None:
             found = collect(self, env, callback, rollout_buffer, steps, *args, **kwargs)
             if found and not ours and not rollout_buffer.full:
                 taken, rollout_buffer.pos, rollout_buffer.full = rollout_buffer.pos, rollout_buffer.buffer_size, True
+                journal.json("rollout cut", unwritten=_unwritten(rollout_buffer, taken))
                 if not told:
                     text = f"not seen: what follows the first {taken:,} of {n_rollout_steps:,} steps of a rollout"
                     journal.json("note", text=f"{text}, which take long (more time: --seconds)")
@@ -53,7 +65,7 @@ def on_base_class(journal: Any, module: Any) -> None:
         return collected
 
     def learns(self: Any, *args: Any, **kwargs: Any) -> Any:
-        kinds = [kind for kind in type(self).__mro__ if "collect_rollouts" in vars(kind)]
+        kinds: list[Any] = [kind for kind in type(self).__mro__ if "collect_rollouts" in vars(kind)]
         if kinds and hasattr(self, "rollout_buffer") and not hasattr(kinds[0].collect_rollouts, "__wrapped__"):
             kinds[0].collect_rollouts = shortened(kinds[0].collect_rollouts)
         return set_up(self, *args, **kwargs)

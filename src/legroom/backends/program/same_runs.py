@@ -59,8 +59,8 @@ def divided(
     whole = sum(item.total for item in same.items)
     theirs = [one for one in filling if one.file in same.buffer_files]
     rest = tuple(one for one in filling if one not in theirs)
-    if backend_of(same.run).storage(same.run).kind == "rollout":  # in the process, but for rows that were left out
-        left = own - whole + sum(one.nbytes - one.touched for one in theirs)
+    if backend_of(same.run).storage(same.run).kind == "rollout":  # was full before the first update: in the process
+        left = min(own, own - whole + sum(one.nbytes for one in theirs))  # which are not in the process's own memory
         return (left, rest, same.items) if left >= 0 else (own, tuple(filling), ())
     asked = sum(one.nbytes for one in theirs)
     if abs(asked - whole) > AGREEMENT * whole:
