@@ -10,6 +10,7 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Protocol
 
 import typer
@@ -17,7 +18,7 @@ import typer
 from legroom.cli import options, scheduler_options
 from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
 from legroom.cli.writing import Force, Html, check_writable, write_text
-from legroom.errors import BadInput
+from legroom.errors import BadInput, LegroomError
 from legroom.machine import probe
 from legroom.machine.gpu_table import find_gpu
 from legroom.model.machine import Gpu, Machine
@@ -223,6 +224,8 @@ def rehearser(
 
 def _write_run(output: Path, seen: Rehearsal) -> None:
     """Write the run file that would be the same as the one model that the program makes; else say why not."""
+    from legroom.reading import read
+
     if len(seen.same_runs) != 1:
         many = (
             f"the program makes {len(seen.same_runs)} models"
@@ -231,8 +234,19 @@ def _write_run(output: Path, seen: Rehearsal) -> None:
         )
         complain(f"-o {output}: not written: {many}")
         return
-    write_text("-o", output, run_file(seen.same_runs[0].run, head=[f"the same as: {shlex.join(seen.command)}"]))
-    complain(f"written: {output}")
+    run = seen.same_runs[0].run
+    text = run_file(run, head=[f"the same as: {shlex.join(seen.command)}"])
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / "run.yaml"
+        copy.write_text(text, encoding="utf-8")
+        try:
+            read(str(copy))
+        except LegroomError as error:
+            complain(f"-o {output}: not written: its run file could not be read again: {error}")
+            return
+    write_text("-o", output, text)
+    unnamed = " (its environment is not registered: predict, check and fit read it; train needs env.id)"
+    complain(f"written: {output}{'' if run.env.id else unnamed}")
 
 
 def _check_numbers(seconds: float, updates: int | None) -> None:

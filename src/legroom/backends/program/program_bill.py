@@ -448,6 +448,11 @@ def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
             insists = "; jax's devices are the CPU's here, a program that insists on a GPU ends"
             ended = insists if rehearsal.stopped == "failed" else ""
             yield f"the program used jax and computed nothing large with it{within}: no GPU verdict{ended}"
+        elif not rehearsal.updates and rehearsal.stopped == "seconds":
+            yield (
+                f"the program called none of its compiled functions within {rehearsal.seconds:.0f} s: only single "
+                "operations were seen (more time: --seconds)"
+            )
     elif not rehearsal.torch:
         if rehearsal.stopped == "finished":
             yield "the program ended before it used torch"
