@@ -6,8 +6,8 @@ import json
 import re
 
 import pytest
-from cli.in_process import legroom
 
+from cli.in_process import legroom
 from legroom.named_runs import workloads
 from legroom.reading import read
 
