@@ -116,7 +116,7 @@ def draw(episode: Any, path: str | Path) -> None:
     axes.imshow(shown, interpolation="nearest")
     axes.set_xlim(columns.min(initial=0), columns.max(initial=0) + 1)
     axes.set_ylim(rows.max(initial=0) + 1, rows.min(initial=0))
-    axes.scatter(*way.T, c=np.arange(len(way)), cmap="plasma", s=3)
+    axes.scatter(way[:, 0], way[:, 1], c=np.arange(len(way)), cmap="plasma", s=3)
     axes.set_axis_off()
     how = "reached the exit" if game.won else "died" if game.dead else "ran out of time"
     switch = "" if game.won else f", the switch {'on' if game.switch_on else 'off'}"
