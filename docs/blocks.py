@@ -84,7 +84,7 @@ class Snippet:
 def pages() -> list[Path]:
     """Return every page that people write: README, docs and the workloads' own."""
     written = [page for page in sorted(DOCS.rglob("*.md")) if DOCS / "generated" not in page.parents]
-    workloads = sorted((ROOT / "src/legroom/workloads").glob("*/README.md"))
+    workloads = sorted((ROOT / "src/legroom_workloads").glob("*/README.md"))
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *written, *workloads]
 
 
