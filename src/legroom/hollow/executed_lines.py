@@ -3,13 +3,12 @@
 The parent compares them with the source: what a training has not reached yet may take more than what it has. Lines are
 of interest from the first optimizer step on; what ran before is over. Python 3.12 and newer say each line once, at no
 cost after that. Older ones trace, which slows Python code down: so tracing ends once no new line came for a while, and
-begins again when memory is requested at a new place, whose lines count.
+begins again when memory is requested at a new place.
 """
 
 from __future__ import annotations
 
 import atexit
-import itertools
 import os
 import sys
 import time
@@ -17,7 +16,7 @@ from typing import Any
 
 from . import sites
 
-QUIET_S, QUIET_STEPS = 2.0, 8  # without a new line, until tracing ends
+QUIET_S, QUIET_STEPS = 0.5, 8  # without a new line, until tracing ends
 _MONITORING: Any = getattr(sys, "monitoring", None)
 _TOOL = 4  # of sys.monitoring: neither debuggers, coverage, profilers nor optimizers
 
@@ -39,7 +38,7 @@ class ExecutedLines:
         """Return what to tell of an optimizer step: the calls under way, where they changed; tell of new lines."""
         stack = self._under_way()
         if not self._begun:
-            self._begun, self._places = True, len(self._follower.sites._numbers)
+            self._begun = True
             self._begin(steps)
         elif _MONITORING is None:
             self._trace_for_a_while(steps)
@@ -95,10 +94,6 @@ class ExecutedLines:
 
     def _trace_for_a_while(self, steps: int) -> None:
         places, self._places = self._places, len(self._follower.sites._numbers)
-        for key in itertools.islice(self._follower.sites._numbers, places, self._places):  # seen without tracing, too
-            for code, at in key[1:]:
-                if self._is_user(code):
-                    self._add(code, sites._line(code, at))
         quiet_s, quiet_steps = time.monotonic() - self._last_new[0], steps - self._last_new[1]
         if self._tracing and quiet_s > QUIET_S and quiet_steps > QUIET_STEPS:
             self._end()
