@@ -266,16 +266,20 @@ class HostWatch:
         return None
 
     def _growth(self) -> float:
-        """Return by how many bytes per second the tree grew beyond its buffers, in the later half of its steps."""
+        """Return by how many bytes per second the tree grew beyond its buffers, in the later half of its steps.
+
+        The lowest samples of two quarters are compared: what a step takes and gives back is no growth.
+        """
         steady = [sample for sample in self.samples if self._steady_from is not None and sample.t > self._steady_from]
         last = steady[len(steady) // 2 :]
         if len(last) < LEAST_SAMPLES:
             return 0.0
-        seconds = last[-1].t - last[0].t
+        lowest = [min(part, key=lambda one: one.host) for part in (last[: len(last) // 2], last[len(last) // 2 :])]
+        seconds = lowest[1].t - lowest[0].t
         arrays = sum(seen.rates(self._steady_from or 0.0)[0] for seen in self._filling())
         filled = seconds * (arrays + self.containers.per_s)
-        grown = last[-1].host - last[0].host - filled
-        return grown / seconds if grown >= LEAST_GROWTH else 0.0
+        grown = lowest[1].host - lowest[0].host - filled
+        return grown / seconds if 2 * grown >= LEAST_GROWTH else 0.0
 
 
 def _heap_growth(rows: list[tuple[int, int, int]]) -> tuple[float, float]:
