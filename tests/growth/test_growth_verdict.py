@@ -137,3 +137,12 @@ def test_the_worst_part_decides_and_equal_parts_add_up():
     assert (together.verdict, together.rate, together.interval) == ("leak", 72.0, (65.0, 79.0))
     assert combine([calm, growing]).verdict == "growing"
     assert combine([calm, calm]).verdict == "ok"
+
+
+@pytest.mark.parametrize("repeated", [2, 3, 7])
+def test_several_samples_at_one_step_are_one(repeated):
+    steps = np.repeat(STEPS, repeated)
+    sawing = np.tile(np.arange(repeated) * 1e6, len(STEPS))  # within a step, and gone by the next
+    verdict = judge(steps, LEVEL + 5_000.0 * steps + sawing)
+    assert verdict.verdict == "leak" and verdict.rate == pytest.approx(5_000.0, rel=0.01)
+    assert judge(steps, LEVEL + sawing).verdict == "ok"

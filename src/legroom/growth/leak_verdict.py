@@ -83,13 +83,16 @@ def judge(
     """Return the verdict on a series of bytes in use.
 
     Args:
-        times: at which the samples were taken, rising.
+        times: at which the samples were taken, rising; of several at one time (a slow step) the lowest counts.
         values: bytes in use then.
         begin: the samples before are left out.
         final: whether there will be no longer look.
     """
     place = bisect_left(times, begin)
-    times, values = times[place:], values[place:]
+    lowest: dict[float, float] = {}
+    for time, value in zip(times[place:], values[place:], strict=True):
+        lowest[time] = min(value, lowest.get(time, value))
+    times, values = list(lowest), list(lowest.values())
     if len(times) < 2 or times[-1] <= times[0]:
         return Verdict("ok", 0.0, (0.0, 0.0), too_few=True)
     return _judge_calm(times, values, floor) or _judge_closely(*evenly(times, values), floor, final=final)

@@ -292,19 +292,24 @@ class HostWatch:
         return None
 
     def _growth(self) -> float:
-        """Return by how many bytes per second the tree grew beyond its buffers, in the later half of its steps."""
+        """Return by how many bytes per second the tree grew beyond its buffers, in the later half of its steps.
+
+        The lowest samples of two quarters are compared: what a step takes and gives back is no growth.
+        """
         steady = [sample for sample in self.samples if self._steady_from is not None and sample.t > self._steady_from]
         last = steady[len(steady) // 2 :]
         if len(last) < LEAST_SAMPLES:
             return 0.0
-        # workers of a loader come and go with the epochs, and have a forecast of their own
-        first, latest = (each.host - (each.by_role.get("workers", 0) if self.loaders.seen else 0)
-                         for each in (last[0], last[-1]))  # fmt: skip
-        seconds = last[-1].t - last[0].t
+
+        def own(sample: Sample) -> int:  # workers of a loader come and go with the epochs, and have a forecast
+            return sample.host - (sample.by_role.get("workers", 0) if self.loaders.seen else 0)
+
+        lowest = [min(part, key=own) for part in (last[: len(last) // 2], last[len(last) // 2 :])]
+        seconds = lowest[1].t - lowest[0].t
         arrays = sum(seen.rates(self._steady_from or 0.0)[0] for seen in self._filling())
         filled = seconds * (arrays + self.containers.per_s)
-        grown = latest - first - filled
-        return grown / seconds if grown >= LEAST_GROWTH else 0.0
+        grown = own(lowest[1]) - own(lowest[0]) - filled
+        return grown / seconds if 2 * grown >= LEAST_GROWTH else 0.0
 
 
 def _heap_growth(rows: list[tuple[int, int, int]]) -> tuple[float, float]:

@@ -411,6 +411,10 @@ class ProgramSeen:
         out_of_memory = tuple(self._out_of_memory(of_card=of_card))
         ran_out = any(one.retried is None for one in out_of_memory) and stopped in ("finished", "failed")
         of_host = failure is not None and _is_of_host(failure)
+        if stopped == "real-limit" and self.plan.real_limit is not None:
+            self.note(
+                f"--real-limit was {format_size(self.plan.real_limit)}; half of what is free where it is not given"
+            )
         refused, gpu = self._refused(), of_card or ran_out
         caught = None if gpu or of_host or refused is None or refused.steps_after else refused
         if gpu or of_host or caught is not None:
