@@ -199,6 +199,7 @@ _MASKS = (
     (r"\d+\.\d+\.\d+\S*", "VERSION"),
     (r"\b\d{7,}\b", "BYTES"),
     (r"\d+(?= (?:smaller|further) items?\b)", "SOME"),
+    (r"[\d,]+(?= steps, \S+ per second)", "SOME"),  # more where a trend is not clear at once
     (rf"{_NUMBER}(?= (?:per second|steps/s|fit into|PSS)\b)", "SOME"),
     (r"(?<=about )[\d,]+(?= steps)|(?<=seen in )[\d,]+(?= observations)", "SOME"),
     (r"[-+−]?\d+\.\d+", "NUMBER"),
