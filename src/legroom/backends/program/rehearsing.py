@@ -65,8 +65,8 @@ NO_SPACE = os.strerror(errno.ENOSPC)
 REFUSED = "refused"  # a file of the rehearsal's folder: `_reserve.c` writes a line for each request that it refuses
 FILES: Mapping[Writes, str] = {
     "discarded": "files: what the program wrote, renamed or deleted was discarded (overlay)",
-    "redirected": "files: what Python wrote was discarded (no namespaces here); programs that are not Python, and C "
-    "libraries that open files themselves, wrote for real",
+    "redirected": "files: what Python wrote was discarded (no namespaces here); programs that are not Python, "
+    "python -I, and C libraries that open files themselves, wrote for real",
     "kept": "files: what the program wrote, renamed or deleted was kept (--keep-writes)",
 }
 # messages that tell of the host's memory
