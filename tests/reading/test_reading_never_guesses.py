@@ -75,6 +75,7 @@ UNKNOWN: dict[str, str] = {
     "an import that fails": f"try:\n    import elsewhere\n    N = 1000\nexcept ImportError:\n    N = {BIG}\n{MAKE}",
     "models of a pool": f"from concurrent.futures import ThreadPoolExecutor\nN = {BIG}\ndef train(seed):\n    {MAKE}.learn(10)\nThreadPoolExecutor(8).map(train, range(8))",
     "models of processes": f"import multiprocessing as mp\nN = {BIG}\ndef train(seed):\n    {MAKE}.learn(10)\nfor s in range(8):\n    mp.Process(target=train, args=(s,)).start()",
+    "an array beside the model": f"import numpy as np\nexpert = np.ones((100_000, 84, 84), dtype=np.float32)\nN = 1000\n{MAKE}",
     "models in a list": f"N = {BIG}\nmodels = []\nfor s in range(8):\n    models.append({MAKE})",
     "models of a comprehension": f"N = {BIG}\nmodels = {{s: {MAKE} for s in 'ab'}}",
     "exec": f'N = 1000\nexec("N = {BIG}")\n{MAKE}',

@@ -122,6 +122,7 @@ class HostWatch:
         self._total_steps: float | None = None
         self._children: list[tuple[int, int]] = []  # steps, bytes of all processes but the trainer
         self._shared: list[int] = []  # by forks, at the same moments
+        self._unmapped: list[tuple[int, int]] = []  # steps, bytes of files in memory that nobody has mapped
         self.pinned = 0
         self.samples: list[Sample] = []
         self.processes = 1
@@ -181,6 +182,8 @@ class HostWatch:
         texts = {pid: smaps(pid) for pid in descendants(self._top)[1:]}
         if self.files.look(texts):
             self._sampler.sweep()
+        if self._steady_from is not None:
+            self._unmapped.append((self.steps, self.files.unmapped))
         for mapping in _once(each for pid, text in texts.items() for each in large_mappings(pid, text)):
             key = (mapping.pid, mapping.begin)
             seen = self._seen.get(key)
@@ -262,7 +265,8 @@ class HostWatch:
             else _growth_by_steps(self._children, CHILDREN_FLOOR)
         )
         known = (1 + NAMED_ERROR) * self.containers.per_step
-        for what, (rate, error) in (("the heap", heap), ("child processes", children)):
+        files = _growth_by_steps(self._unmapped, CHILDREN_FLOOR)
+        for what, (rate, error) in (("the heap", heap), ("child processes", children), ("files in memory", files)):
             rest = rate - (known if what == "the heap" else 0.0)
             if rest > (LEAST_UNNAMED if what == "the heap" else 0.0):
                 yield Endless(what, "", 0, rest * step_rate, rest, error, left)

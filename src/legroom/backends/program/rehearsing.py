@@ -67,8 +67,8 @@ MOST_READERS = 400
 NO_SPACE = os.strerror(errno.ENOSPC)
 FILES: Mapping[Writes, str] = {
     "discarded": "files: what the program wrote, renamed or deleted was discarded (overlay)",
-    "redirected": "files: what Python wrote was discarded (no namespaces here); programs that are not Python, and C "
-    "libraries that open files themselves, wrote for real",
+    "redirected": "files: what Python wrote was discarded (no namespaces here); programs that are not Python, "
+    "python -I, and C libraries that open files themselves, wrote for real",
     "kept": "files: what the program wrote, renamed or deleted was kept (--keep-writes)",
 }
 # messages that tell of the host's memory

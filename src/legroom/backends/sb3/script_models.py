@@ -7,6 +7,7 @@ it, and named with its line where it does.
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,7 @@ _SET_FREELY = frozenset({
     "ep_success_buffer", "training", "norm_reward", "norm_obs", "render_mode", "metadata", "spec", "reward_range",
     "name", "_last_obs", "_custom_logger", "start_time", "n_epochs",
 })  # fmt: skip
+LARGE_ARRAY = 1 << 26  # elements of an array beside the model, from which memory depends on it
 _BUFFERS = ("replay_buffer", "rollout_buffer")
 # Functions of libraries that run what they are given several times side by side.
 _SIDE_BY_SIDE = frozenset({
@@ -324,6 +326,8 @@ class ScriptModels(Follower):
     def foreign(self, maker: str, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> NotKnown:
         before = len(self.models)
         found = super().foreign(maker, args, kwargs, node)
+        if maker.startswith(("numpy.", "torch.")) and _elements(args, kwargs) >= LARGE_ARRAY:
+            self.lose(node)  # it is beside what is trained
         if maker.rpartition(".")[2] in _SIDE_BY_SIDE or _last_name(node.func) in _SIDE_BY_SIDE or "n_jobs" in kwargs:
             for model in self.models[before:]:  # nobody knows how many at a time
                 model.doubt(node)
@@ -528,6 +532,13 @@ def _leaves(data: Any, at: Key = ()) -> Iterator[tuple[Key, Any]]:
             yield from _leaves(value, (*at, key))
     elif at:
         yield at, data
+
+
+def _elements(args: list[Any], kwargs: dict[str, Any]) -> int:
+    """Return how many elements an array has that is made with these arguments: by its shape, or number by number."""
+    shape = kwargs.get("size", kwargs.get("shape", args[0] if args and isinstance(args[0], list) else args))
+    sizes = shape if isinstance(shape, list) else [shape]
+    return prod(each for each in sizes if type(each) is int and each > 0) if is_settled(sizes) else 0
 
 
 def _doubt_kept_together(kept: Any) -> None:
