@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from legroom.cli.writing import write_text
-from legroom.errors import BadInput, Unseen
+from legroom.errors import Unseen
 from legroom.fitting.predictor import Predictor, predictor_at_once
-from legroom.model.files import write_whole
 from legroom.model.machine import Machine
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
@@ -86,10 +85,7 @@ class Answer:
         """
         if self.output is None or not fits:
             return
-        try:
-            write_whole(self.output, file(shlex.join(["legroom", *sys.argv[1:]])).encode())
-        except OSError as error:
-            raise BadInput(f"cannot be written: {error.strerror}", path=self.output, hint="-o FILE") from None
+        write_text("-o", self.output, file(shlex.join(["legroom", *sys.argv[1:]])))
 
     def say(self, document: Callable[[], str], text: Callable[[], Iterable[Part]], page: Callable[[], str]) -> None:
         """Print the document or the text, and write the page where `--html` says.

@@ -169,6 +169,9 @@ def _check_possible(run: Run, machine: Machine, budget: Budget, ram: str | None)
 def _train(training: Training, machine: Machine, next_knob: NextKnob | None, given: Asked) -> Ended:
     run, predicted, folder = training.run, training.predicted, training.folder
     limit = parse_size(given.ram, what="--ram") if given.ram is not None else None
+    gpu_limit = machine.gpus[0].free if machine.gpus else None
+    if given.vram is not None and machine.gpus:
+        gpu_limit = parse_size(given.vram, what="--vram")
     display = display_for(
         sys.stderr,
         run.name,
@@ -176,7 +179,7 @@ def _train(training: Training, machine: Machine, next_knob: NextKnob | None, giv
         host_predicted=predicted.host if predicted else None,
         host_limit=limit or machine.available,
         gpu_predicted=predicted.gpu if predicted else None,
-        gpu_limit=machine.gpus[0].free if machine.gpus else None,
+        gpu_limit=gpu_limit,
     )
     with display:
         knobs = turned_knobs(training.asked, run)

@@ -29,18 +29,29 @@ class Pace:
         self.fraction, self._clock = fraction, clock
         self._began = self._written_at = clock()
         self.spent_s = 0.0
-        self.last_seconds = 0.0
+        self.last_seconds = (
+            0.0  # of a complete one; those within an iteration may have gigabytes of a rollout beside it
+        )
+        self.within_seconds = 0.0
         self.written_at_step: int | None = None  # set it to a checkpoint's step when going on from that
-        self.written_at_place = 0  # within the iteration
+        self.written_at_place = 0  # within the iteration; 0: between two
 
     @property
     def age_s(self) -> float:
         """How long ago the last one was written, or writing was tried."""
         return self._clock() - self._written_at
 
-    def is_overdue(self) -> bool:
-        """Return whether the last one is too old, whatever was spent."""
-        return self.age_s >= max(OLDEST_S, self.last_seconds / OLDEST_SHARE)
+    def is_written(self, step: int, place: int = 0) -> bool:
+        """Return whether the last one is of this step, and of this place within an iteration."""
+        return (step, place) == (self.written_at_step, self.written_at_place)
+
+    def is_overdue(self, *, within: bool) -> bool:
+        """Return whether the last one is too old, whatever was spent.
+
+        Args:
+            within: the next one would be within an iteration.
+        """
+        return self.age_s >= max(OLDEST_S, (self.within_seconds if within else self.last_seconds) / OLDEST_SHARE)
 
     def is_due(self, step: int, every: int | None = None) -> bool:
         """Return whether a checkpoint should be written now.
@@ -48,7 +59,7 @@ class Pace:
         Args:
             every: environment steps between checkpoints; where given, time plays no part.
         """
-        if step == self.written_at_step:
+        if self.is_written(step):
             return False
         if every is not None:
             return step - (self.written_at_step or 0) >= every
@@ -65,11 +76,15 @@ class Pace:
         self._written_at = self._clock()
 
     @contextmanager
-    def writing(self, step: int, place: int = 0) -> Iterator[None]:
+    def writing(self, step: int, place: int = 0, *, within: bool = False) -> Iterator[None]:
         """Measure the writing of the checkpoint of this step, and of this place within an iteration."""
         began = self._clock()
         yield
         self._written_at = self._clock()
-        self.last_seconds = self._written_at - began
-        self.spent_s += self.last_seconds
+        took = self._written_at - began
+        if within:
+            self.within_seconds = took
+        else:
+            self.last_seconds = took
+            self.spent_s += took
         self.written_at_step, self.written_at_place = step, place

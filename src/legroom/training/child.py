@@ -306,10 +306,9 @@ class TrainingLoop:
         if self._pace.written_at_step is None:  # the beginning: environments may be slow, and their seeds forgotten
             return True
         every, took = self._task.checkpoint_every, time.monotonic() - self._iteration_began
-        if every is None and self._pace.is_overdue():
-            return True
-        if every is None and took >= LONG_ITERATION_S and self._pace.last_seconds <= LONG_ITERATION_SHARE * took:
-            return self._pace.written_at_step != learner.timesteps  # so that a stop in the middle loses nothing before
+        long = took >= LONG_ITERATION_S and self._pace.last_seconds <= LONG_ITERATION_SHARE * took
+        if every is None and (long or self._pace.is_overdue(within=False)):
+            return not self._pace.is_written(learner.timesteps)  # so that a stop in the middle loses nothing before
         return self._pace.is_due(learner.timesteps, every=every or learner.checkpoint_every)
 
     def _checkpoint(self, learner: Learner, *, anew: bool = False) -> bool:
@@ -322,12 +321,13 @@ class TrainingLoop:
             NotFinite: what is learned is not worth keeping; the earlier checkpoints are as they were.
         """
         step, place = learner.timesteps, learner.place
-        if (self._pace.written_at_step, self._pace.written_at_place) == (step, place) and not anew:
+        if self._pace.is_written(step, place) and not anew:
             return True
         self.phase("checkpoint")
         self._signals.writing = True
         try:
-            with self._pace.writing(step, place):
+            began = time.monotonic()
+            with self._pace.writing(step, place, within=learner.is_within):
                 path = self._write(learner)
         except BadInput as error:
             self.say(f"warning: {error}; training continues")
@@ -335,7 +335,7 @@ class TrainingLoop:
             return False
         finally:
             self._signals.writing = False
-        self.send("checkpoint", step=step, path=str(path), seconds=self._pace.last_seconds)
+        self.send("checkpoint", step=step, path=str(path), seconds=time.monotonic() - began)
         if self._checkpoints.warning != self._warned:  # said once
             self._warned = self._checkpoints.warning
             self.say(self._warned)
@@ -368,7 +368,7 @@ class TrainingLoop:
         if self._signals:
             raise Abandoned
         learner = self._learner
-        if learner is not None and self._task.checkpoint_every is None and self._pace.is_overdue():
+        if learner is not None and self._task.checkpoint_every is None and self._pace.is_overdue(within=True):
             phase = self._phase
             self._checkpoint(learner)
             self.phase(phase)

@@ -18,7 +18,8 @@ The protocol, which every change of the folder follows:
    prediction.json leaves a folder whose prediction the next start makes anew.
 4. A checkpoint is filled in a temporary folder, every file synced, then the folder; it is renamed to `step-N`, and
    `checkpoints/` is synced. Only then are older ones deleted: renamed out, then removed. A crash leaves the checkpoints
-   before or after, and a temporary folder that the next start clears.
+   before or after, and a temporary folder that the next start clears. One of a moment within an iteration (`passing` in
+   its manifest) is deleted by the next one, which has hard links to the files of it that it needs.
 5. outcome.json is written last, after the child has ended. A crash before it leaves the outcome of an earlier session
    or none; a resume takes what it needs from the checkpoints, never from there.
 6. What is damaged is renamed to `damaged-NAME`, said, and never written over. run.json comes back from a checkpoint;

@@ -137,8 +137,7 @@ class Sb3Learner(Learner):
             self.model.on_retreat = self._retreated
         self._hook_boundaries(loop)
         if self.stops_within:
-            self.model.policy.register_forward_pre_hook(lambda *_: self._before_step(loop))
-            self.model.between_minibatches = loop.within
+            self._hook_steps(loop)
         if self._update_at is not None:
             loop.phase("update")
             self.model.train()
@@ -168,10 +167,18 @@ class Sb3Learner(Learner):
 
         self.model.collect_rollouts = collect_rollouts
 
-    def _before_step(self, loop: Loop) -> None:
-        """Before the policy is asked for actions all that decides how the rollout goes on is in the model."""
-        if self._collecting and may_stop_here(self.model):
-            loop.within()
+    def _hook_steps(self, loop: Loop) -> None:
+        """Offer the loop the moments before a minibatch, and before the policy is asked for the actions of a step."""
+        policy = self.model.policy
+        forward = policy.forward
+
+        def asked(*args: Any, **kwargs: Any) -> Any:
+            if self._collecting and may_stop_here(self.model):
+                loop.within()
+            return forward(*args, **kwargs)
+
+        policy.forward = asked  # a hook of torch's would take ten times as long
+        self.model.between_minibatches = loop.within
 
     def between_iterations(self) -> None:
         if self._pictures is not None:
