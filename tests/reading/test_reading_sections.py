@@ -69,6 +69,7 @@ def test_the_grid_in_a_file_beside_it_and_the_size_of_the_network_are_read(tmp_p
         "ppo: {rollout_steps: 128, epochs: 4}\nnetwork: {hidden: 64}\nreward: {a: 1}\nversion: 1\n",
         "raster_dir: x\ngrid_size: 50\nnum_episodes: 10\nbuffer_size: 20000\nbatch_size: 32\n",
         "agent: PPO\nlr: 0.1\nhidden: 64\nworkers: 3\n",  # nothing says whose PPO
+        "unroll_length: 80\nentropy_cost: 0.01\ndiscounting: 0.99\nbatch_size: 8\nnum_actors: 4\n",  # IMPALA
     ],
 )
 def test_settings_of_another_program_are_not_taken_for_a_run(tmp_path, text):

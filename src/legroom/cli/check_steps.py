@@ -91,7 +91,8 @@ def carry_out(asked: Asked) -> int:
     checked, dropped = (checked, 0) if asked.baseline is None else without_known(checked, asked.baseline)
     if asked.form is Format.JSON:
         known = {} if asked.baseline is None else {"in_baseline": dropped}
-        say(document(check_json(checked) | _made_json(made, asked.dry_run) | known))
+        repairs = {"repairs": told} if asked.fix and (told := list(_repairs(checked))) else {}
+        say(document(check_json(checked) | _made_json(made, asked.dry_run) | repairs | known))
     elif asked.form is Format.TEXT:
         told = [f"{dropped:,} findings are in the baseline {asked.baseline}"] if dropped else []
         text = check_text(checked, budget, everything=asked.everything)
