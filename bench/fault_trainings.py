@@ -89,7 +89,8 @@ class Training:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "legroom.cli.main", "train", str(self.folder / "run.yaml")]
-        command += ["--out", str(self.out), "--checkpoint-every", "64", "--retries", "50", "--resume"]
+        command += ["--out", str(self.out), "--checkpoint-every", "64", "--retries", "50"]
+        command += ["--resume"] if self.out.is_dir() and any(self.out.iterdir()) else []
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, cwd=ROOT, env=self.environment, stdout=log, stderr=log)
 

@@ -213,7 +213,8 @@ class Server:
         self.arm(fault, armed=armed)
         pid = os.fork()
         if not pid:
-            self._carry_out(["train", str(self.folder / "run.yaml"), "--out", str(self.out), "--resume", *options])
+            resumed = ["--resume"] if self.out.is_dir() and any(self.out.iterdir()) else []
+            self._carry_out(["train", str(self.folder / "run.yaml"), "--out", str(self.out), *resumed, *options])
         until = time.monotonic() + LONGEST_S
         code = -1
         while time.monotonic() < until:

@@ -42,20 +42,34 @@ class Tally:
     kills: int = 0
     unreadable: int = 0
     resumed: int = 0
+    within: int = 0  # of these, from within an iteration
     trainings: int = 0
     different: int = 0
     phases: dict[str, int] = field(default_factory=dict)
 
 
-def start(run: Run, out: Path, *, resume: bool) -> tuple[subprocess.Popen[bytes], int]:
-    """Start the training child itself, as `legroom train` does, and return it with its stream of events."""
+# Within iterations a checkpoint is written every 40 s; nobody waits so long here.
+WITHIN = (
+    "import legroom.training.checkpoint_pace as pace; pace.OLDEST_S, pace.OLDEST_SHARE = 0.02, 1.0;"
+    "from legroom.training.child import main; main()"
+)
+
+
+def start(run: Run, out: Path, *, resume: bool, within: bool = False) -> tuple[subprocess.Popen[bytes], int]:
+    """Start the training child itself, as `legroom train` does, and return it with its stream of events.
+
+    Args:
+        within: with checkpoints at any moment, else after every iteration.
+    """
     reading, writing = os.pipe()
     task = out / "task.json"
     out.mkdir(parents=True, exist_ok=True)
     assert run.total_timesteps is not None
-    TrainTask(run, str(out), "cpu", run.total_timesteps, writing, resume=resume, checkpoint_every=1).write(task)
+    TrainTask(
+        run, str(out), "cpu", run.total_timesteps, writing, resume=resume, checkpoint_every=None if within else 1
+    ).write(task)
     child = subprocess.Popen(
-        [sys.executable, "-m", "legroom.training.child", str(task)],
+        [sys.executable, *(["-c", WITHIN] if within else ["-m", "legroom.training.child"]), str(task)],
         pass_fds=(writing,),
         stdout=subprocess.DEVNULL,
         stderr=(out / "log").open("ab"),
@@ -97,7 +111,7 @@ def follow(child: subprocess.Popen[bytes], reading: int, kill_after_s: float | N
     return end, phase
 
 
-def measure(run: Run, kills: int, folder: Path, seed: int = 1) -> Tally:
+def measure(run: Run, kills: int, folder: Path, seed: int = 1, *, within: bool = False) -> Tally:
     """Kill trainings of one run until there were `kills` kills; return what came of it."""
     moments, tally = random.Random(seed), Tally()
     began = time.monotonic()
@@ -115,7 +129,7 @@ def measure(run: Run, kills: int, folder: Path, seed: int = 1) -> Tally:
         while not end:
             # a part of the whole, so that a training is killed several times on its way, early and late in it
             wish = moments.uniform(0, seconds / ATTEMPTS) if tally.kills < kills else None
-            end, phase = follow(*start(run, out, resume=resume), wish)
+            end, phase = follow(*start(run, out, resume=resume, within=within), wish)
             if end:
                 break
             tally.kills += 1
@@ -125,6 +139,7 @@ def measure(run: Run, kills: int, folder: Path, seed: int = 1) -> Tally:
             good = Checkpoints(out).all()
             tally.unreadable += len(there) - len(good)
             tally.resumed += bool(good)
+            tally.within += bool(good) and good[-1].passing
         tally.trainings += 1
         tally.different += end.get("parameters_sha256") != reference["parameters_sha256"]
         if end.get("parameters_sha256") != reference["parameters_sha256"]:
@@ -139,7 +154,7 @@ def main(kills: int) -> int:
     rows, bad = [], 0
     for name, share in shares.items():
         with tempfile.TemporaryDirectory(prefix="legroom-kills-") as folder:
-            tally = measure(Run.model_validate(RUNS[name]), share, Path(folder))
+            tally = measure(Run.model_validate(RUNS[name]), share, Path(folder), within="within" in name)
         bad += tally.unreadable + tally.different
         phases = ", ".join(f"{phase} {count}" for phase, count in sorted(tally.phases.items()))
         rows.append([name, str(tally.kills), phases, str(tally.unreadable), f"{tally.different} of {tally.trainings}"])

@@ -46,6 +46,10 @@ RUNS: dict[str, dict[str, Any]] = {
         "algo": "PPO", "seed": 3, "total_timesteps": 3000, "env": _ENV | {"normalize": True},
         "hyperparams": {"n_steps": 50, "batch_size": 25, "n_epochs": 2, "learning_rate": "lin_3e-4"},
     },
+    "PPO, lean rollout, within iterations": {
+        "algo": "PPO", "seed": 3, "total_timesteps": 3000, "env": _ENV | {"frame_stack": 40, "workers": "dummy"},
+        "hyperparams": {"n_steps": 500, "batch_size": 50, "n_epochs": 4}, "memory": {"rollout": "lean"},
+    },
     "DQN, lean replay, frame stack": {
         "algo": "DQN", "seed": 4, "total_timesteps": 1500, "env": _ENV | {"frame_stack": 2},
         "hyperparams": _OFF_POLICY | {"target_update_interval": 100}, "memory": {"replay": "lean"},

@@ -1,6 +1,6 @@
 """Programs that do not fit and look as if they did, and programs that fit: how often "Fits" is wrong, how often said.
 
-    python -m bench.wrong_fits dev | held-out [--only NAME]
+    python -m bench.wrong_fits dev | held-out | first | second [--only NAME]
 
 Wrong is every answer that promises: `fits: true` or exit code 0. Of the programs that fit, "Fits", "Fits so far" and
 "Fits after retries" count as answers that commit.
@@ -19,18 +19,26 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.results import write_section
+from bench.wrong_fits_more import SECOND, SEEN
 from bench.wrong_fits_programs import DEV, HELD_OUT, Case
 
 LONGEST_S = 240
+PARTS = {  # title, programs
+    "dev": ("looked at", DEV),
+    "held-out": ("held out", HELD_OUT),
+    "first": ("first draw of others, looked at", SEEN),
+    "second": ("held out, second draw", SECOND),
+}
 WORDS = {True: "fits", False: "does not fit", None: "unknown"}
 
 
 def main() -> int:
     options = argparse.ArgumentParser()
-    options.add_argument("part", choices=["dev", "held-out"])
+    options.add_argument("part", choices=PARTS)
     options.add_argument("--only", default="")
     asked = options.parse_args()
-    cases = [case for case in (DEV if asked.part == "dev" else HELD_OUT) if asked.only in f"{case.klass} {case.name}"]
+    title, programs = PARTS[asked.part]
+    cases = [case for case in programs if asked.only in f"{case.klass} {case.name}"]
     answers: dict[str, list[tuple[str, bool]]] = defaultdict(list)
     for case in cases:
         began = time.monotonic()
@@ -47,9 +55,8 @@ def main() -> int:
     rows.append(["all that do not fit", len(cases) - int(fitting[1]), f"{wrong} (0)", ""])  # type: ignore[call-overload]
     rows.append(["all that fit", fitting[1], fitting[2], f"{fitting[3]} (≥ 70 %)"])
     if not asked.only:
-        title = f'Wrong "Fits": {"looked at" if asked.part == "dev" else "held out"}'
         columns = ("class", "programs", "promised to fit", '"Fits" or "Fits so far"')
-        write_section(title, columns, rows, f"python -m bench.wrong_fits {asked.part}")
+        write_section(f'Wrong "Fits": {title}', columns, rows, f"python -m bench.wrong_fits {asked.part}")
     return 1 if wrong else 0
 
 
@@ -76,7 +83,11 @@ def predict(case: Case) -> tuple[str, bool]:
 def _write(folder: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(text)
+        if text.startswith("-> "):
+            (folder / name).unlink(missing_ok=True)
+            (folder / name).symlink_to(text[3:])
+        else:
+            (folder / name).write_text(text)
 
 
 def _ask(case: Case, folder: Path, variables: dict[str, str]) -> subprocess.CompletedProcess[str]:

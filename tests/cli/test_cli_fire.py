@@ -7,11 +7,12 @@ import pytest
 from legroom.cli.train_steps import Terminal
 from legroom.errors import BadInput
 from legroom.fitting.predictor import Predictor
+from legroom.fitting.tiers import in_order
 from legroom.model.machine import Machine
 from legroom.model.verdict import Budget
 from legroom.reading import read, read_all
 from legroom.reading.workload_options import with_options
-from legroom.training.choosing import choose, in_order
+from legroom.training.choosing import choose
 from legroom.units import GIB, MIB
 from legroom_workloads.fire.generator import main as generate
 

@@ -56,12 +56,39 @@ def test_nothing_fits_is_exit_code_1_says_what_is_needed_and_writes_no_file(tmp_
 
 def test_a_bare_workload_recommends_one_of_its_named_runs_first() -> None:
     plan = fit_json("mine", "--ram", "8GiB")
-    assert plan["recommended"] == "mine:ultra_light"
-    assert plan["run"]["name"] == "mine:ultra_light"
+    assert plan["recommended"] == plan["run"]["name"] == "mine:full"  # by what leaves its learning alone
+    assert {knob["price"] for knob in plan["knobs"]} <= {"free", "slower"}
+    assert plan["command"] == "legroom train mine:full --fit --ram 8GiB"
     assert [named["fits"] for named in plan["named"]] == [False, False, True, True]
+
+
+def test_what_a_smaller_run_costs_in_learning_is_said_and_how_to_train_the_full_one() -> None:
+    plan = fit_json("mine", "--ram", "450MiB")
+    assert plan["recommended"] in ("mine:memory_optimized", "mine:ultra_light")
+    why, cost = plan["why"]
+    assert "mine:full would have to learn otherwise" in why or "mine:full, " in why
+    assert (
+        cost.startswith("what it costs beside mine:full: ")
+        and "env.grid data -> [" in cost
+        and "n_steps 2048 -> " in cost
+    )
     assert plan["instead"]["run"]["name"] == "mine:full"
-    done = legroom("fit", "mine", "--ram", "8GiB", "--mode", "arithmetic")
-    assert done.stdout.startswith("Recommended: legroom train mine:ultra_light")
+    done = legroom("fit", "mine", "--ram", "450MiB", "--mode", "arithmetic")
+    assert f"Recommended: {plan['command']}" in " ".join(done.stdout.split())
+    assert "to train mine:full in the same memory: legroom train mine:full --fit --ram 450MiB" in done.stdout
+
+
+def test_a_table_by_host_memory_says_what_a_single_size_would() -> None:
+    """As --tiers for GPUs; a row is the recommendation of its size."""
+    rows = fit_json("mine", "--ram", "8GiB,450MiB")["tiers"]
+    assert [row["ram"] for row in rows] == [450 << 20, 8 << 30]
+    for row, size in zip(rows, ("450MiB", "8GiB"), strict=True):
+        one = fit_json("mine", "--ram", size)
+        assert (row["name"], row["after"], row["knobs"]) == (one["recommended"], one["after"], one["knobs"])
+    text = legroom("fit", "gameboy:default", "--ram", "1GiB,4GiB,16GiB", "--mode", "arithmetic").stdout
+    assert "gameboy:default by host memory" in text and "16.0 GiB" in text
+    refused = legroom("fit", "mine", "--ram", "8GiB,16GiB", "-o", "x.yaml")
+    assert refused.returncode == 2 and "--ram 8GiB,16GiB is a table" in refused.stderr
 
 
 def test_tiers_alone_are_the_usual_cards_and_what_binds_on_each() -> None:
@@ -106,7 +133,7 @@ def test_bad_input_is_one_line(arguments: tuple[str, ...], says: str) -> None:
 def test_train_fit_trains_the_plan_without_a_file_in_between(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(CARTPOLE)
     need = json.loads(legroom("predict", str(tmp_path / "run.yaml"), "--json").stdout)["runs"][0]
-    ram = str(need["with_free_savings"]["host"]["band"][1])  # too little: the process that supervises needs some of it
+    ram = str(need["with_free_savings"]["host"]["band"][1] - (1 << 20))
 
     def train(*arguments: str) -> subprocess.CompletedProcess[str]:  # a process of its own: what it takes counts
         command = [sys.executable, "-m", "legroom", "train", "run.yaml", *arguments, "--ram", ram]
@@ -120,7 +147,7 @@ def test_train_fit_trains_the_plan_without_a_file_in_between(tmp_path: Path) -> 
     assert "fitted with" in done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["status"] == "finished"
-    assert "env.envs_per_worker" in outcome["attempts"][0]["knobs"]
+    assert outcome["attempts"][0]["knobs"]
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,7 @@ def test_what_cannot_be_swept_is_one_line(
     errors = capsys.readouterr().err
     assert re.search(said, errors), errors
     assert "Traceback" not in errors
+    assert not (tmp_path / "out").exists()  # else the corrected command is told that it is not empty
 
 
 def test_another_sweep_in_the_folder_is_refused(

@@ -1,12 +1,26 @@
 """Every command gives the same answer to the same question: what a run needs, and whether it fits."""
 
 import json
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
 
 import pytest
 from in_process import legroom
 
+from legroom.fitting.predictor import Predictor
+from legroom.fitting.tiers import in_order
+from legroom.machine import probe
+from legroom.model.run import Run
 from legroom.model.spaces import describe, leaves
-from legroom.reading import read
+from legroom.model.verdict import Budget
+from legroom.reading import read, read_all
+from legroom.training.choosing import choose
+from legroom.units import parse_size
+from legroom_workloads.mine.csv_file import write_csv
+from legroom_workloads.mine.deposit import generate
 
 MAKES_OTHER_SPACES = [
     ("mine:small", ["env.grid=[100,100,50]"], "17×100×100×50 float32"),
@@ -63,3 +77,138 @@ def test_a_larger_grid_does_not_fit_for_any_command(command: str) -> None:
         assert text["before"]["host"]["peak"] > 16 * 2**30
     if command == "check":
         assert "LR013" in {finding["code"] for finding in text["findings"]}
+
+
+ASKED = [
+    ("mine:full", "8GiB", []),
+    ("mine:ultra_light", "1GiB", []),
+    ("mine:small", "2GiB", ["--set", "env.grid=[100,100,50]"]),
+    ("ninja:default", "2GiB", []),
+    ("ninja:learn", "300MiB", ["--set", "n_envs=4"]),
+    ("gameboy:fitted", "4GiB", ["--n-steps", "256", "--batch-size", "256"]),
+    ("fire:low", "4GiB", ["--like", "fire:medium"]),
+    ("robot:gpu_8gb", "8GiB", []),
+    ("CartPole", "400MiB", []),
+]
+
+
+@pytest.fixture
+def cartpole(tmp_path: Path) -> str:
+    file = tmp_path / "cart.py"
+    file.write_text('from stable_baselines3 import PPO\nPPO("MlpPolicy", "CartPole-v1").learn(10_000)\n')
+    return str(file)
+
+
+@pytest.mark.parametrize(("name", "ram", "settings"), ASKED)
+def test_all_commands_answer_alike(name: str, ram: str, settings: list[str], cartpole: str) -> None:
+    """What a run needs and whether it fits had other answers in predict, fit, check and train."""
+    target = cartpole if name == "CartPole" else name
+    given = [target, "--ram", ram, *settings]
+    (said,) = json.loads(legroom("predict", *given, "--mode", "arithmetic", "--json").stdout)["runs"]
+    plan = json.loads(legroom("fit", *given, "--mode", "arithmetic", "--json").stdout)
+    checked = json.loads(legroom("check", *given, "--json").stdout)
+    assert plan["before"]["host"] == said["host"]
+    (summed,) = checked["summary"][0]["runs"]
+    assert (summed["host"], summed["host_high"]) == (said["host"]["peak"], said["host"]["band"][1])
+    assert (plan["fits"] and not plan["knobs"]) == (said["fits"] is True)
+    exceeded = {each["code"] for each in checked["findings"]} & {"LR012", "LR013", "LR014", "LR032"}
+    assert bool(exceeded) == (said["host"]["band"][1] > plan["budget"]["ram"])
+    shown = legroom("predict", *given, "--mode", "arithmetic").stdout
+    word = {True: "Fits: ", False: "Invalid" if said["findings"] and name.startswith("robot") else "Does not fit: "}
+    assert shown.startswith(word[said["fits"]])
+
+
+@pytest.mark.parametrize("workload", ["mine", "fire", "ninja", "gameboy"])
+@pytest.mark.parametrize("ram", ["300MiB", "500MiB", "1GiB", "4GiB", "16GiB"])
+def test_train_chooses_the_run_that_fit_recommends(workload: str, ram: str) -> None:
+    """At 8 GiB fit recommended mine:ultra_light, and train --fit trained mine:full."""
+    budget, machine = Budget(ram=parse_size(ram)), probe()
+
+    def look(run: Run) -> Predictor:
+        return Predictor(run, machine, mode="arithmetic", device="cpu")
+
+    asked, found = choose(in_order(workload, read_all(workload)), look, budget, Silent())
+    done = legroom("fit", workload, "--ram", ram, "--mode", "arithmetic", "--device", "cpu", "--json")
+    recommended = json.loads(done.stdout)["recommended"]
+    assert recommended == (None if found is None else asked.name)
+
+
+class Silent:
+    """A console nobody reads."""
+
+    command = ""
+    agrees = staticmethod(lambda question: False)
+    tell = staticmethod(lambda line: None)
+    busy = staticmethod(lambda text: nullcontext())
+
+
+PRINTING = [
+    ("fit", "mine:full", "--ram", "8GiB", "--n-steps", "512", "--set", "env.kwargs.within=grid"),
+    ("fit", "mine:small", "--ram", "4GiB", "--batch-size", "16"),
+    ("fit", "mine", "--ram", "450MiB", "--gamma", "0.9"),
+    ("fit", "robot:gpu_8gb", "--gpu", "RTX 4060", "--num-envs", "256", "--reserve", "10%"),
+    ("fit", "base.yaml", "--like", "mine:small", "--ram", "2GiB", "--device", "cpu"),
+    ("fit", "mine:small", "--data", "deposit.csv", "--ram", "1GiB"),
+    ("check", "mine:small", "--fix", "--n-steps", "512"),
+]
+
+
+@pytest.mark.parametrize("words", PRINTING, ids=" ".join)
+def test_printed_commands_are_about_the_run_that_was_asked_about(words: tuple[str, ...], tmp_path: Path) -> None:
+    """`fit mine:full --data X.csv` printed a command that trains the sample deposit."""
+    (tmp_path / "base.yaml").write_text("algo: MaskablePPO\nenv: {grid: [12, 12, 6]}\n")
+    write_csv(generate((12, 10, 6), 1), tmp_path / "deposit.csv")
+    arithmetic = [] if words[0] == "check" else ["--mode", "arithmetic"]
+    done = legroom(*words, *arithmetic, cwd=tmp_path)
+    printed = list(commands(done.stdout + done.stderr))
+    assert printed, done.stdout + done.stderr
+    for command, name, *options in printed:
+        again = legroom("predict", name, *options, *AS_PREDICTED, cwd=tmp_path)
+        asked = legroom("predict", name, *settings_of(words[2:]), *AS_PREDICTED, cwd=tmp_path)
+        assert json.loads(again.stdout)["runs"][0]["host"] == json.loads(asked.stdout)["runs"][0]["host"]
+        if command == "train":
+            train = {each for parameter in typer_parameters("train") for each in parameter.opts}
+            assert {each for each in options if each.startswith("--")} <= {*train, "--data"}
+
+
+AS_PREDICTED = ["--mode", "arithmetic", "--json"]
+
+
+def typer_parameters(command: str) -> list[Any]:
+    """Return the options that a command takes."""
+    import typer.main
+
+    from legroom.cli.train import run
+
+    app = typer.Typer()
+    app.command(command)(run)
+    return list(typer.main.get_command(app).params)
+
+
+def settings_of(words: Sequence[str]) -> list[str]:
+    """Return the words but what is only for the command that they were given to."""
+    return [word for word in words if word != "--fix"]
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """Yield the commands of a screen whose lines may be broken, without --fit: command, run, options with values."""
+    words = re.sub(r"[();]", " ", text).split()
+    for at, word in enumerate(words):
+        if word != "legroom" or words[at + 1] not in ("train", "fit", "predict"):
+            continue
+        found, rest = words[at + 1 : at + 3], words[at + 3 :]
+        while rest and rest[0].startswith("--"):
+            taken = 1 if rest[0] == "--fit" else 2
+            found += rest[:taken] if taken == 2 else []
+            rest = rest[taken:]
+        yield found
+
+
+@pytest.mark.parametrize(("name", "ram"), [("gameboy:default", "40GiB"), ("mine:memory_optimized", "40GiB")])
+def test_check_and_grow_count_the_same_environments(name: str, ram: str) -> None:
+    """LR024 said that 4 environments would fit where fit --grow found 6."""
+    found = json.loads(legroom("check", name, "--ram", ram, "--n-envs", "1", "--json").stdout)["findings"]
+    (said,) = [each["message"] for each in found if each["code"] == "LR024"]
+    given = ("--ram", ram, "--n-envs", "1", "--mode", "arithmetic", "--json")
+    grown = json.loads(legroom("fit", name, *given, "--grow").stdout)
+    assert said.endswith(f": {grown['run']['env']['n_envs']:,} would fit")

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 
 from legroom.backends.base import backend_of
@@ -79,3 +80,24 @@ def test_who_reads_all_variables_depends_on_all() -> None:
     assert is_same(kept, {"SIZE": "3", "PWD": "/b"})
     assert not is_same(kept, {"SIZE": "3", "PWD": "/a", "MORE": "1"})
     assert not is_same({"paths": {}}, {})
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "import pyarrow.parquet; return pyarrow.parquet.read_table('size.parquet')['n'][0].as_py()",
+        "import ctypes; return int(ctypes.CDLL(None).getenv(b'SIZE_OF_ENV') or 3) and 3",
+    ],
+    ids=["a compiled library reads a file", "C reads a variable"],
+)
+def test_a_look_that_nobody_can_follow_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sized.py").write_text(ENV.format(size=how))
+    (tmp_path / "run.yaml").write_text('algo: DQN\nenv: {id: "sized:Sized"}\n')
+    pyarrow.parquet.write_table(pyarrow.table({"n": [3]}), "size.parquet")
+    run = read(str(tmp_path / "run.yaml"))
+    task: Any = backend_of(run).env_task(run)
+
+    assert look_at_env(run, task, trust=True).spaces.observation.shape == (3,)
+    assert kept_look(run, task) is None

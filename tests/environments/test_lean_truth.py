@@ -38,9 +38,9 @@ class Glance(BaseFeaturesExtractor):
         return self.layer(part.flatten(1)[:, :1].float())
 
 
-def predicted(algo, name, hyperparams, **env):
+def predicted(algo, name, hyperparams, max_bytes=None, **env):
     """Return the items of the run's buffer, as the probe predicts them."""
-    memory = MemorySpec(rollout="lean", replay="lean")
+    memory = MemorySpec(rollout="lean", replay="lean", max_bytes=max_bytes)
     run = Run(algo=algo, env=EnvSpec(id=f"probe_envs:{name}", **env), hyperparams=hyperparams, memory=memory)
     look = look_at_env(run, env_task(run), trust=True)
     assert not look.not_probed
@@ -94,6 +94,29 @@ def test_a_rollout(name, env):
     for _ in range(2):  # the second one begins in the midst of episodes
         model.collect_rollouts(model.env, callback, model.rollout_buffer, steps)
         check(items, without_queue(model.rollout_buffer))
+
+
+@pytest.mark.parametrize("share", [0.5, 1.02, 4.0])
+def test_a_limit_with_room_for_it_decodes_the_rollout_once(share):
+    """A limit above the rollout was billed 0.9 MiB, and 136 were taken: the copy that later epochs read."""
+    steps, n_envs = 200, 2
+    plain = steps * n_envs * probe_envs.PICTURE_NBYTES
+    limit = int(share * plain)
+    items = predicted("PPO", "Pictures", {"n_steps": steps}, limit, n_envs=n_envs)
+    (copies,) = [[item for item in items if item.name == "rollout.decoded copy"]]
+    model = PPO(
+        "MlpPolicy", make_envs("Pictures", n_envs), n_steps=steps, batch_size=steps, n_epochs=1, device="cpu", seed=5,
+        policy_kwargs={"features_extractor_class": Glance}, rollout_buffer_class=legroom.LeanRolloutBuffer,
+        rollout_buffer_kwargs={"max_bytes": limit},
+    )  # fmt: skip
+    _, callback = model._setup_learn(1_000_000)
+    model.collect_rollouts(model.env, callback, model.rollout_buffer, steps)
+    next(iter(model.rollout_buffer.get(steps)))
+    decoded = model.rollout_buffer.breakdown().get("decoded", 0)
+    assert decoded == (plain if share > 1 else 0)
+    low, high = (sum(item.nbytes + sign * item.error for item in copies) for sign in (-1, 1))
+    assert low <= decoded <= high
+    assert (high == 0) is (share < 1)
 
 
 @pytest.mark.parametrize(

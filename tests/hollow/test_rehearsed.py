@@ -627,3 +627,29 @@ def test_storages_that_are_resized_are_billed_and_freed(tmp_path: Path, capfd: p
     assert now == [0, 128, 32, 8, 16, 40, 40, 6, 10, 10, 10]
     assert [int(line.split()[1]) for line in found["printed"]][:3] == [64, 128, 160]
     assert [oom["line"] for oom in said(found, "oom")] == [17]
+
+
+def test_results_given_as_out_grow_and_are_billed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """An empty tensor that an operator writes into becomes as large as the result: 6 GiB of a matrix were unseen."""
+    found = run(
+        tmp_path,
+        """
+        import torch
+        def empty(dtype=torch.float32): return torch.empty(0, dtype=dtype, device="cuda")
+        a, b = torch.ones(1024, 1, device="cuda"), torch.ones(1, 1024, device="cuda")
+        for made in (
+            lambda: torch.mul(a, b, out=empty()),
+            lambda: torch.matmul(a, b, out=empty()),
+            lambda: torch.cat([a] * 1024, out=empty()),
+            lambda: torch.sort(a.expand(1024, 1024), out=(empty(), empty(torch.int64))),
+            lambda: torch.arange(1 << 20, out=empty()),
+            lambda: torch.mul(a, b, out=torch.empty(1024, 1024, device="cuda")),
+        ):
+            before = torch.cuda.memory_allocated()
+            kept = made()
+            print((torch.cuda.memory_allocated() - before) >> 20)
+            del kept
+        """,
+        capfd,
+    )
+    assert [int(line) for line in found["printed"]] in ([4, 12, 4, 12, 4, 4], [4, 4, 4, 12, 4, 4])

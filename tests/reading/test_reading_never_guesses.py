@@ -62,6 +62,7 @@ EXACT: dict[str, tuple[str, list[int]]] = {
     "a condition that was not taken": (f"small = False\nsmall and print(N := 1000)\nN = {BIG}\n{MAKE}", [BIG]),
     "two constructors": (f"N = 1000\n{MAKE}\nN = {BIG}\n{MAKE}", [1000, BIG]),
     "an import that may be missing": (f"try:\n    import gymnasium as gym\nexcept ImportError:\n    import gym\nN = {BIG}\n{MAKE}", [BIG]),
+    "one model after the other": (f"N = {BIG}\nfor s in range(8):\n    m = {MAKE}\n    m.learn(10)", [BIG]),
     "learning may be interrupted": (f"N = {BIG}\nm = {MAKE}\ntry:\n    m.learn(10)\nexcept KeyboardInterrupt:\n    pass\nfinally:\n    m.save('m')", [BIG]),
     "printing settings": (f'import wandb\ncfg = {{"n": {BIG}}}\nprint(cfg)\nwandb.init(config=cfg)\nN = cfg["n"]\n{MAKE}', [BIG]),
     "a name after a loop of training": (f"N = {BIG}\nm = {MAKE}\nfor i in range(100):\n    m.learn(1000, reset_num_timesteps=False)\n    m.save(f'{{i}}')", [BIG]),
@@ -71,6 +72,11 @@ EXACT: dict[str, tuple[str, list[int]]] = {
 }  # fmt: skip
 
 UNKNOWN: dict[str, str] = {
+    "an import that fails": f"try:\n    import elsewhere\n    N = 1000\nexcept ImportError:\n    N = {BIG}\n{MAKE}",
+    "models of a pool": f"from concurrent.futures import ThreadPoolExecutor\nN = {BIG}\ndef train(seed):\n    {MAKE}.learn(10)\nThreadPoolExecutor(8).map(train, range(8))",
+    "models of processes": f"import multiprocessing as mp\nN = {BIG}\ndef train(seed):\n    {MAKE}.learn(10)\nfor s in range(8):\n    mp.Process(target=train, args=(s,)).start()",
+    "models in a list": f"N = {BIG}\nmodels = []\nfor s in range(8):\n    models.append({MAKE})",
+    "models of a comprehension": f"N = {BIG}\nmodels = {{s: {MAKE} for s in 'ab'}}",
     "exec": f'N = 1000\nexec("N = {BIG}")\n{MAKE}',
     "exec after the constructor": f'N = 1000\nm = {MAKE}\nexec("m.replay_buffer = None")',
     "eval with an effect": f'cfg = {{"n": 1000}}\neval("cfg.update(n={BIG})")\nN = cfg["n"]\n{MAKE}',

@@ -23,7 +23,7 @@ OUTCOME = Outcome(
 
 
 def report(outcome=OUTCOME, directory=Path("runs/a"), **rest):
-    export = ("with SB3", "model.zip")
+    export = ("with SB3", "legroom export runs/a model.zip")
     return draw(outcome_text(outcome, directory, export=export, **rest), width=100, colour=False)
 
 
@@ -35,9 +35,9 @@ def test_the_whole_report():
         == """\
 mine:small: finished after 8,192 steps in 1 h 20 min
 
-peak memory   predicted   measured  difference
-host         1000.0 MiB  900.0 MiB      -10.0%
-GPU                   –   50.0 MiB           –
+peak memory                     predicted   measured  difference
+host (libraries counted once)  1000.0 MiB  900.0 MiB      -10.0%
+GPU                                     –   50.0 MiB           –
 
 item     predicted   measured  difference
 rollout  500.0 MiB  500.0 MiB        0.0%
@@ -60,10 +60,10 @@ to use the policy with SB3:
 
 def test_what_did_not_finish_says_why_and_how_to_go_on():
     failed = replace(OUTCOME, status="failed", error="at step 8,192: ValueError: no such block", resume="approximate")
-    text = report(failed, Path("my runs/a"), run="run.yaml", reminder="--timesteps 9000")
+    text = report(failed, Path("my runs/a"), run="run.yaml", again="legroom train run.yaml --timesteps 9000 --resume")
     assert "at step 8,192: ValueError: no such block" in text
     assert "approximately" in text
-    assert "  legroom train run.yaml --timesteps 9000 --out 'my runs/a' --resume\n" in text
+    assert "  legroom train run.yaml --timesteps 9000 --resume\n" in text
     assert "no checkpoint to continue from" in report(replace(failed, resume=None))
 
 

@@ -11,12 +11,12 @@ from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRA
 from legroom.model.learner import Evaluation, FailureCause, Learned, Learner, State
 from legroom.model.run import Run
 from legroom.model.task import TrainTask
-from legroom.training import child
+from legroom.training import checkpoint_pace, child
 from legroom.training.arrays import parameters_sha256
-from legroom.training.checkpoint import Checkpoints
+from legroom.training.checkpoint import Checkpoints, Pace
 from legroom.training.finite import count_not_finite
 from legroom.training.progress_log import read_progress
-from legroom.training.supervise import ChildRecord
+from legroom.training.supervise import ChildRecord, stop_words
 from legroom.training.train import _newest, _resume
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1)
@@ -41,6 +41,7 @@ class Counter(Learner):
 
     def restore(self, checkpoint):
         self.weights, self.timesteps = checkpoint.tensors("policy")["weights"], checkpoint.step
+        self.is_within = self.timesteps % 10 > 0
         return ""
 
     def evaluate(self):
@@ -114,7 +115,7 @@ def test_a_learner_that_only_steps_is_trained_logged_evaluated_and_kept(toy, tmp
         True,
         {"finished": True},
     )
-    assert [each["step"] for each in events.of("checkpoint")] == [20, 40, 60, 80, 100]
+    assert [each["step"] for each in events.of("checkpoint")] == [0, 20, 40, 60, 80, 100]
     assert [each["step"] for each in events.of("evaluated")] == [40, 80]
     assert [row.timesteps for row in read_progress(tmp_path / "run/progress.csv")] == list(range(10, 101, 10))
     assert [good.step for good in Checkpoints(tmp_path / "run").all()] == [60, 80, 100]
@@ -136,7 +137,7 @@ def test_a_request_to_retreat_ends_with_a_checkpoint_and_without_a_result(toy, t
     events = Events(at=30, number=signal.SIGUSR1)
     assert train(tmp_path / "run", events) == EXIT_TRAINING_FAILED
     assert events.told[-1] == {"event": "retreated", "step": 30}
-    assert [good.step for good in Checkpoints(tmp_path / "run").all()] == [20, 30]
+    assert [good.step for good in Checkpoints(tmp_path / "run").all()] == [0, 20, 30]
 
 
 def test_a_failure_says_what_it_was_and_leaves_the_last_checkpoint(toy, tmp_path):
@@ -273,3 +274,53 @@ def test_a_checkpoint_that_the_disk_does_not_give_is_one_line(toy, tmp_path, mon
     events = Events()
     assert train(tmp_path / "run", events, resume=True) == EXIT_BAD_INPUT
     assert "replay.bin cannot be read: Input/output error" in events.of("refused")[0]["message"]
+
+
+class Slow(Counter):
+    """Takes ten steps in an iteration, between which its state is complete."""
+
+    stops_within = True
+    is_within = False
+
+    def run(self, loop):
+        while self.timesteps < self.total_timesteps and not (not self.is_within and loop.boundary()):
+            self.timesteps += 1
+            self.weights = self.weights * 1.5 + np.float32(self.timesteps)
+            self.is_within = self.timesteps % 10 > 0
+            loop.progress()
+            if self.is_within:
+                loop.within()
+            else:
+                loop.completed({})
+
+
+def test_it_stops_and_goes_on_within_an_iteration(toy, tmp_path, monkeypatch):
+    """If this fails, Ctrl-C in an iteration of hours loses hours, or what is learned depends on it."""
+    monkeypatch.setattr(Toy, "learner", lambda self, task, loop: Slow(task))
+    whole, stopped, again = Events(), Events(at=37), Events()
+    train(tmp_path / "whole", whole)
+    assert train(tmp_path / "run", stopped) == EXIT_INTERRUPTED
+    (stopping,) = stopped.of("stopping")
+    assert stopping["within"] and stopping["last"] == 20
+    said = "stopping after this step, with a checkpoint (if it takes longer than 7 s: back to step 20"
+    assert stop_words(stopping).startswith(said)
+    assert Checkpoints(tmp_path / "run").latest().step == 37
+    assert train(tmp_path / "run", again, resume=True) == EXIT_GOOD
+    assert again.of("ended")[0]["parameters_sha256"] == whole.of("ended")[0]["parameters_sha256"]
+    assert not any(good.passing for good in Checkpoints(tmp_path / "run").all())
+
+
+def test_within_an_iteration_the_last_checkpoint_is_never_old(toy, tmp_path, monkeypatch):
+    monkeypatch.setattr(Toy, "learner", lambda self, task, loop: Slow(task))
+    monkeypatch.setattr(checkpoint_pace, "OLDEST_S", 0.0)
+    monkeypatch.setattr(checkpoint_pace, "OLDEST_SHARE", 1e9)
+    events = Events()
+    assert train(tmp_path / "run", events, checkpoint_every=None) == EXIT_GOOD
+    assert [each["step"] for each in events.of("checkpoint")] == list(range(101))
+    assert len(Checkpoints(tmp_path / "run").all()) == 3  # those within iterations take no place of the others
+    clock = iter([0.0, 0.0, 3.0, 50.0, 70.0]).__next__
+    pace = Pace(clock=clock)
+    with pace.writing(1):
+        pass
+    monkeypatch.undo()
+    assert not pace.is_overdue() and pace.is_overdue()  # 47 s later not, since it took 3 s; 67 s later it is

@@ -43,8 +43,10 @@ def test_the_same_with_a_child_of_its_own_python(tmp_path):
     def train(first: int) -> tuple[int, str, int]:
         shim.state.write_bytes(struct.pack("6i", 1, first, 1, errno.EIO, 0, 0).ljust(4096, b"\0"))
         command = [sys.executable, "-m", "legroom.cli.main", "train", tmp_path / "run.yaml", "--out", place / "out"]
+        begun = (place / "out").is_dir() and any((place / "out").iterdir())
         done = subprocess.run(
-            [*command, "--resume"], env=environment | shim.environment(place), cwd=io_faults.ROOT, text=True,
+            [*command, *(["--resume"] if begun else [])], env=environment | shim.environment(place),
+            cwd=io_faults.ROOT, text=True,
             capture_output=True, timeout=240, check=False,
         )  # fmt: skip
         return done.returncode, done.stderr, struct.unpack("6i", shim.state.read_bytes()[:24])[4]

@@ -7,6 +7,13 @@ from bench.kills_env import RUNS
 from legroom.model.run import Run
 
 
+def test_kills_within_rollouts_and_updates(tmp_path):
+    run = Run.model_validate(RUNS["PPO, lean rollout, within iterations"])
+    tally = measure(run, 3, tmp_path, seed=4, within=True)
+    assert (tally.kills, tally.unreadable, tally.different) == (3, 0, 0)
+    assert tally.within > 0
+
+
 @pytest.mark.slow
 def test_five_kills(tmp_path):
     run = Run.model_validate(next(iter(RUNS.values())) | {"total_timesteps": 1500})

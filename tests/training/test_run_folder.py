@@ -197,3 +197,25 @@ def test_what_a_killed_process_left_is_cleared_by_the_next_start(folder: RunFold
 def test_run_json_is_a_run_file_as_before(folder: RunFolder) -> None:
     run = read(str(folder.path / "run.json"))
     assert (run.env.kwargs, run.hyperparams, run.seed) == ({"size": 5}, {"n_steps": 32}, 3)
+
+
+def test_there_is_nothing_to_resume_where_nothing_was_begun(tmp_path: Path, folder: RunFolder) -> None:
+    """If this fails, a mistyped --out with --resume begins a training anew, and says nothing."""
+    folder.check(resume=True)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/one.png").touch()
+    for name, why in (("typo", "does not exist"), ("photos", "holds no training")):
+        with pytest.raises(BadInput, match=f"{why}: nothing to resume"):
+            RunFolder(tmp_path / name).check(resume=True)
+    with RunFolder(tmp_path / "killed").locked():
+        (tmp_path / "killed/train.log").touch()
+    RunFolder(tmp_path / "killed").check(resume=True)  # by its lock: killed before its run was written
+
+
+def test_a_command_that_failed_at_once_leaves_no_folder_and_no_lock(tmp_path: Path) -> None:
+    (tmp_path / "made").mkdir()
+    for name in ("made", "new"):
+        with pytest.raises(BadInput), RunFolder(tmp_path / name).locked():
+            raise BadInput("corrected by the next command")
+        RunFolder(tmp_path / name).check(resume=False)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["made"]

@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -139,7 +141,7 @@ def test_a_resume_with_another_network_is_refused(trained):
 def test_killed_stopped_in_a_long_iteration_and_resumed_it_ends_with_the_same_parameters(trained, tmp_path):
     """An iteration has 32 steps of each environment: the hundredth is in the fourth one."""
     run, out, _ = trained
-    command = [sys.executable, "-m", "legroom.cli.main", "train", run, "--out", tmp_path / "out", "--resume"]
+    command = [sys.executable, "-m", "legroom.cli.main", "train", run, "--out", tmp_path / "out"]
     command += ["--seed", "7", "--checkpoint-every", "64"]
     environment = surroundings(run.parent) | {"GATE": str(tmp_path)}
     process = subprocess.Popen(
@@ -158,7 +160,9 @@ def test_killed_stopped_in_a_long_iteration_and_resumed_it_ends_with_the_same_pa
     assert time.monotonic() - asked < (60 if busy else 12)  # ten, and what a busy machine adds
     assert not any(Path(f"/proc/{pid}").exists() for pid in family)
     outcome = json.loads((tmp_path / "out/outcome.json").read_text())
-    assert "no good checkpoint" in said and outcome["status"] == "stopped" and outcome["timesteps"] < 640
+    assert "stopping after this step, with a checkpoint" in said
+    assert outcome["status"] == "stopped" and outcome["timesteps"] < 640
+    assert outcome["timesteps"] % 64  # within a rollout
     (retreat,) = outcome["retreats"]
     assert "SIGKILL" in retreat["why"] and "resumed unchanged" in retreat["what"]
     assert len(outcome["attempts"]) == 2
@@ -169,6 +173,38 @@ def test_killed_stopped_in_a_long_iteration_and_resumed_it_ends_with_the_same_pa
     assert outcome["parameters_sha256"] == whole["parameters_sha256"]
     steps = [int(row.partition(",")[0]) for row in (tmp_path / "out/progress.csv").read_text().splitlines()[1:]]
     assert steps == list(range(64, 641, 64))
+
+
+OWN_NETWORK = """
+import torch
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+
+
+class Own(BaseFeaturesExtractor):
+    def __init__(self, space):
+        super().__init__(space, 6)
+        self.net = torch.nn.Linear(6, 6)
+
+    def forward(self, seen):
+        return self.net(seen)
+"""
+
+
+def test_the_commands_that_it_ends_with_run_as_printed(tmp_path):
+    (tmp_path / "own.py").write_text(OWN_NETWORK)
+    own = 'env: {id: "bench.kills_env:Drift"}\npolicy: {kwargs: {net_arch: [8]}, features_extractor: "own:Own"}\n'
+    (tmp_path / "run.yaml").write_text(f"algo: PPO\n{own}hyperparams: {{n_steps: 32, batch_size: 16}}\n")
+    given = ("train", "run.yaml", "--timesteps", 64, "--set", "hyperparams.n_steps=16", "--ram", "8GiB", "--out", "out")
+    done = legroom(*given, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "limit 8.0 GiB of host memory (--ram): watched, not enforced" in done.stderr
+    (export,) = re.findall(r"^  legroom (export .*)$", done.stdout, re.MULTILINE)
+    for name in ("model.zip", "out-model.zip"):  # where there is one already, another name is printed
+        exported = legroom(*shlex.split(export), cwd=tmp_path)
+        assert exported.returncode == 0 and (tmp_path / name).exists(), exported.stderr
+        done = legroom(*given, "--resume", "--timesteps", 96, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        (export,) = re.findall(r"^  legroom (export .*)$", done.stdout, re.MULTILINE) or [export]
 
 
 def appears(mark: Path, process: subprocess.Popen[str], timeout_s: float = 240) -> None:

@@ -81,6 +81,26 @@ def test_memory_reserved_before_is_a_fill_not_a_leak() -> None:
     assert coming is not None and coming.reaches == pytest.approx((3000 - 300) / 2, rel=0.02)
 
 
+def test_a_buffer_fills_although_another_one_is_asked_for_meanwhile() -> None:
+    """If this fails, a replay buffer is called a leak, and a date is told at which memory runs out."""
+    samples = curve(lambda t: imports(t) + 2 * t, 240)
+    asked = [int((1000 + (500 if sample.t > 120 else 0)) * MIB) for sample in samples]
+    filling = [replace(each, untouched=total - each.host) for each, total in zip(samples, asked, strict=True)]
+    verdict, why, _ = judge(filling)
+    assert verdict == "growing" and "reserved" in why
+    assert forecast(filling, MemoryLimit(2000 * MIB, "given")) is None
+    leaking = [replace(each, untouched=each.untouched + int(each.t * MIB)) for each in filling]
+    assert forecast(leaking, MemoryLimit(2000 * MIB, "given")) is not None
+
+
+def test_nothing_is_foretold_while_workers_start() -> None:
+    """If this fails, memory is said to run out in seconds while workers are started one after the other."""
+    starting = curve(lambda t: 200 + 100 * min(t // 1.5, 12), 17, every=0.25)
+    limit = MemoryLimit(2000 * MIB, "given")
+    assert forecast(starting, limit) is not None  # a root that grows so, alone
+    assert forecast(starting, limit, started=16.5) is None
+
+
 def test_the_start_of_a_program_is_no_leak() -> None:
     for seconds in (0.3, 0.8, 1.9):
         rising = [Sample(t * seconds / 50, t * MIB, None, {}) for t in range(50)]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from legroom.backends.program.attached_here import attach as attach
     from legroom.backends.program.in_process import rehearse as rehearse
-    from legroom.backends.sb3.algorithms.double_dqn import DoubleDQN as DoubleDQN
     from legroom.backends.sb3.guard import guard as guard
     from legroom.backends.sb3.lean_her import LeanHerReplayBuffer as LeanHerReplayBuffer
     from legroom.backends.sb3.lean_maskable import LeanMaskableDictRolloutBuffer as LeanMaskableDictRolloutBuffer
@@ -20,11 +19,12 @@ if TYPE_CHECKING:
     from legroom.backends.sb3.lean_storage import lean as lean
     from legroom.backends.sb3.lean_vec_env import LeanVecEnv as LeanVecEnv
     from legroom.backends.sb3.memory_callback import MemoryCallback as MemoryCallback
+    from legroom_workloads.fire.algorithms.double_dqn import DoubleDQN as DoubleDQN
 
 EXTRA = "sb3"  # what they need
 EXPORTS = {
     "attach": "legroom.backends.program.attached_here",
-    "DoubleDQN": "legroom.backends.sb3.algorithms.double_dqn",
+    "DoubleDQN": "legroom_workloads.fire.algorithms.double_dqn",
     "guard": "legroom.backends.sb3.guard",
     "LeanHerReplayBuffer": "legroom.backends.sb3.lean_her",
     "LeanMaskableDictRolloutBuffer": "legroom.backends.sb3.lean_maskable",

@@ -14,7 +14,7 @@ from legroom.cli.fit_program import find_attached
 from legroom.cli.help import BUDGET, OUTPUT
 from legroom.cli.rehearse import rehearser
 from legroom.cli.watch import displays, report
-from legroom.cli.writing import Html, check_writable
+from legroom.cli.writing import Force, Html, check_writable
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.model.program_plan import Savings
 from legroom.model.trace import Watched
@@ -62,6 +62,7 @@ def run(
     vram: Vram = None,
     out: Out = None,
     html: Html = None,
+    force: Force = False,
     json: Json = False,
 ) -> int:
     """Run your program for real, unedited, with memory savings attached from outside. Its results stay the same, and
@@ -90,7 +91,7 @@ def run(
         raise BadInput(f"{given[0]} contradicts {given[1]}", hint="give one of them")
     limit = parse_size(ram, what="--ram") if ram is not None else None
     vram_nbytes = parse_size(vram, what="--vram") if vram is not None else None
-    check_writable("--html", html)
+    check_writable("--html", html, force=force)
     has_gpu = bool(probe().gpus)
     what = {} if plain else chosen(with_) if with_ is not None else by_default()
     if fit:
@@ -99,7 +100,7 @@ def run(
             return EXIT_FINDINGS
         what = {**what, **found_to_fit}
     with attaching(command or [], what, os.environ, has_gpu=has_gpu) as attached:
-        display, shown = displays(out, TRAIN)
+        display, shown = displays(out, TRAIN, force=force)
         with Signals() as signals:  # held until the result is written
             found = _named(
                 watch(command or [], limit=limit, display=shown, signals=signals, environment=attached.environment)

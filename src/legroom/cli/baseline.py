@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from legroom.cli.writing import write_text
+from legroom.cli.writing import check_writable, write_text
 from legroom.errors import BadInput
 from legroom.model.checked import Checked
 from legroom.model.finding import Finding
@@ -23,12 +23,13 @@ _NUMBER = re.compile(r"\d[\d,._]*")
 Known = tuple[str, str, str]
 
 
-def write_baseline(file: Path, checked: Sequence[Checked]) -> int:
+def write_baseline(file: Path, checked: Sequence[Checked], *, force: bool) -> int:
     """Write the findings of a check; return how many.
 
     Raises:
         BadInput: the file cannot be written.
     """
+    check_writable("--write-baseline", file, force=force)
     counts = Counter(_known(finding, file) for each in checked for finding in each.findings)
     entries = [{"path": p, "rule": r, "message": m, "count": n} for (p, r, m), n in sorted(counts.items())]
     write_text("--write-baseline", file, json.dumps({"legroom": JSON_VERSION, "findings": entries}, indent=2) + "\n")

@@ -11,6 +11,7 @@ import typer
 
 from legroom.cli import check_options, options
 from legroom.cli.help import OUTPUT, WHAT, rarely
+from legroom.cli.writing import Force
 
 
 def run(
@@ -50,6 +51,7 @@ def run(
     list_rules: Annotated[bool, typer.Option("--list", rich_help_panel=OUTPUT, help="List the rules.")] = False,
     baseline: check_options.Baseline = None,
     write_baseline: check_options.WriteBaseline = None,
+    force: Force = False,
     form: check_options.FormatOption = check_options.Format.TEXT,
     json: options.Json = False,
 ) -> int:
@@ -74,6 +76,6 @@ def run(
     return carry_out(
         Asked(
             paths, cpu_only, ram, vram, gpu, reserve, select, ignore, fix, dry_run, like, settings, explain_rule,
-            everything, list_rules, check_options.Format.JSON if json else form, baseline, write_baseline,
+            everything, list_rules, check_options.Format.JSON if json else form, baseline, write_baseline, force,
         )
     )  # fmt: skip

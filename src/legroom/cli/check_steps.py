@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -13,7 +14,7 @@ from legroom.checking.fixing import applied, fix_file
 from legroom.cli import options
 from legroom.cli.baseline import without_known, write_baseline
 from legroom.cli.check_options import Format
-from legroom.cli.overrides import split_settings
+from legroom.cli.overrides import repeated, split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.machine import probe
 from legroom.model.checked import Checked
@@ -51,6 +52,7 @@ class Asked:
     form: Format
     baseline: Path | None
     write_baseline: Path | None
+    force: bool
 
     def in_project(self, project: Project) -> Asked:
         """Return the options with what the project says where they say nothing."""
@@ -85,7 +87,7 @@ def carry_out(asked: Asked) -> int:
     )  # fmt: skip
     checked, made = _fixed(look, paths, dry_run=asked.dry_run) if asked.fix else (look(), [])
     if asked.write_baseline is not None:
-        count = write_baseline(asked.write_baseline, checked)
+        count = write_baseline(asked.write_baseline, checked, force=asked.force)
         say(f"written: {asked.write_baseline}, {count:,} findings")
         return EXIT_GOOD
     checked, dropped = (checked, 0) if asked.baseline is None else without_known(checked, asked.baseline)
@@ -96,7 +98,8 @@ def carry_out(asked: Asked) -> int:
     elif asked.form is Format.TEXT:
         told = [f"{dropped:,} findings are in the baseline {asked.baseline}"] if dropped else []
         text = check_text(checked, budget, everything=asked.everything)
-        fixes: list[Any] = list(_repairs(checked)) if asked.fix else []
+        again = repeated(asked.settings or [], like=asked.like)
+        fixes: list[Any] = list(_repairs(checked, again)) if asked.fix else []
         fixes += (
             fixes_text(made, checked, dry_run=asked.dry_run) if asked.fix and (made or not fixes) else [""] * asked.fix
         )
@@ -130,7 +133,7 @@ def _is_ours(each: Checked) -> bool:
     return any(each.path == str(file) for workload in workloads() for file in workload.run_files().values())
 
 
-def _repairs(checked: list[Checked]) -> Iterator[str]:
+def _repairs(checked: list[Checked], again: list[str]) -> Iterator[str]:
     """Yield for each named run that fixes would change the command that trains it repaired."""
     for each in checked:
         if each.subject is None or not each.fixes or not _is_ours(each):
@@ -138,8 +141,9 @@ def _repairs(checked: list[Checked]) -> Iterator[str]:
         name, text = each.subject.runs[0].run.name, each.subject.text
         old, new = (dict(walked_settings(parse_yaml(one)[0])) for one in (text, applied(text, each.fixes)[0]))
         changed = [key for key, value in new.items() if not isinstance(value, dict) and old.get(key) != value]
-        settings = " ".join(f"--set {'.'.join(map(str, key))}={new[key]}" for key in changed)
-        yield f"{name} is legroom's own and stays as it is; repaired: legroom train {name} {settings}"
+        settings = [word for key in changed for word in ("--set", f"{'.'.join(map(str, key))}={new[key]}")]
+        command = shlex.join(["legroom", "train", name, *again, *settings])
+        yield f"{name} is legroom's own and stays as it is; repaired: {command}"
 
 
 def _made_json(made: list[FixedFile], dry_run: bool) -> dict[str, Any]:

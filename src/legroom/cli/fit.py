@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,16 +15,16 @@ from legroom.backends.base import require_packages
 from legroom.cli import options, scheduler_options
 from legroom.cli.answering import Answer, Look
 from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
-from legroom.cli.overrides import split_settings, with_backend
+from legroom.cli.overrides import repeated, split_settings, with_backend
 from legroom.cli.told_notes import told_notes
 from legroom.cli.trusting import Trust
-from legroom.cli.writing import Html, check_writable
+from legroom.cli.writing import Force, Html, check_writable
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, MissingExtra
 from legroom.fitting.grow import grown
 from legroom.fitting.predictor import Predictor, is_hopeless
 from legroom.fitting.search import fit, refuse_unfittable
-from legroom.fitting.tiers import recommend
+from legroom.fitting.tiers import first_that_fits, in_order, recommend
 from legroom.fitting.tiers import tier as plan_tier
 from legroom.fitting.tiers import tiers as plan_tiers
 from legroom.machine import probe
@@ -32,12 +32,22 @@ from legroom.machine.child_process import run_file
 from legroom.machine.gpu_table import find_gpu
 from legroom.model.plan import Plan
 from legroom.model.run import Run
+from legroom.model.verdict import Budget
 from legroom.named_runs import find_workload
 from legroom.reading import read, read_all
 from legroom.rendering.console import say
 from legroom.rendering.plan_text import plan_json, plan_text, verdict_text
 from legroom.rendering.run_file import plan_file
-from legroom.rendering.tier_table import recommendation_json, recommendation_text, tiers_json, tiers_text
+from legroom.rendering.tier_table import (
+    host_tiers_json,
+    host_tiers_text,
+    recommendation_json,
+    recommendation_text,
+    tiers_json,
+    tiers_text,
+    train_command,
+)
+from legroom.units import MIB
 
 Output = Annotated[
     Path | None,
@@ -86,6 +96,7 @@ def run(
     trust: Trust = False,
     system: scheduler_options.For = None,
     html: Html = None,
+    force: Force = False,
     json: options.Json = False,
 ) -> int:
     """Make a run fit a budget, changed as little as possible. A command after -- is EXECUTED for seconds on a
@@ -108,22 +119,38 @@ def run(
     legroom fit gameboy:default --tiers 8,12,16,24
     legroom fit robot:default --tiers
     legroom fit mine --ram 8GiB
+    legroom fit mine --ram 8GiB,16GiB,32GiB
     legroom fit mine:full --ram 8GiB --html plan.html
     legroom fit run.yaml --ram 8GiB -o fitted.yaml --for slurm
     """
-    check_writable("--html", html)
+    for option, file in (("-o", output), ("--html", html)):
+        check_writable(option, file, force=force)
     if system is not None and tiers:
         raise BadInput("--for is for one budget, and --tiers are several", hint="leave one of them out")
+    rams = [part.strip() for part in (ram or "").split(",")]
+    if len(rams) > 1 and (tiers or grow or output or system):
+        hint = "leave out --tiers, --grow, -o and --for, or give one size"
+        raise BadInput(f"--ram {ram} is a table of {len(rams)} sizes", hint=hint)
     machine = options.with_gpu(probe(), gpu)
-    budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
+    budgets = [options.chosen_budget(machine, ram=size or None, vram=vram, reserve=reserve) for size in rams]
+    budget = budgets[0]
     where: Any = options.chosen_device(device, cpu_only, wants_gpu=bool(vram or gpu or tiers))
     look, answer = Look(machine, budget, mode.value, where, quiet=json, trust=trust), Answer(output, html, json, system)
     overrides = with_backend(split_settings(settings or []), backend)
+    kept = reserve if budget.reserve else None
+    on_card = vram or (f"{machine.gpus[0].total // MIB}MiB" if gpu and machine.gpus else None)  # train has no --gpu
+    device_asked = None if vram or gpu else where
+    again = partial(
+        repeated, settings or [], like=like, backend=backend, device=device_asked, vram=on_card, reserve=kept
+    )
     workload = None if tiers or Path(target).exists() else find_workload(target)
     if workload is not None:
         runs = read_all(target, overrides=overrides, like=like)
         refuse_unfittable(*runs)
-        return _recommend(target, runs, f"{workload.name}:{workload.default}", look, answer)
+        default = f"{workload.name}:{workload.default}"
+        if len(budgets) > 1:
+            return _host_tiers(target, in_order(target, runs), budgets, look, answer)
+        return _recommend(target, runs, default, look, answer, again(ram=ram))
     with told_notes() as notes:
         wanted = read(target, overrides=overrides, like=like)
     refuse_unfittable(wanted)
@@ -131,8 +158,10 @@ def run(
     wanted = named_by_file(wanted, run_file(wanted))  # so that a run file that is written finds the script's classes
     if tiers is not None:
         return _fit_tiers(wanted, _sizes(tiers), look, answer, grow=grow, most_steps=most_steps)
-    given = () if grow else (("--ram", ram), ("--vram", vram), ("--reserve", reserve if budget.reserve else None))
-    return _fit_one(target, wanted, look, answer, grow=grow, given=given)
+    if len(budgets) > 1:
+        return _host_tiers(wanted.name, [wanted], budgets, look, answer)
+    asked = repeated((), ram=ram, vram=vram, gpu=gpu, reserve=kept)
+    return _fit_one(target, wanted, look, answer, grow=grow, again=again(ram=ram), budget=asked)
 
 
 def _pages() -> Any:
@@ -155,9 +184,9 @@ def _predictor(run: Run, look: Look, *, grow: bool = False) -> Predictor:
 
 
 def _fit_one(
-    target: str, run: Run, look: Look, answer: Answer, *, grow: bool, given: Iterable[tuple[str, str | None]]
+    target: str, run: Run, look: Look, answer: Answer, *, grow: bool, again: Sequence[str], budget: Sequence[str]
 ) -> int:
-    """Fit one run to one budget; `given` are the options that gave it, to be repeated."""
+    """Fit one run to one budget; `again` are the options that train the same, `budget` those of the budget."""
     predictor = _predictor(run, look, grow=grow)
     with look.showing(f"fitting {run.name}"):
         plan = fit(predictor.run, look.budget, predictor)
@@ -171,8 +200,7 @@ def _fit_one(
     if job is not None and not answer.json:
         say(f"\n{job['text']}\n")
     if not answer.json and plan.fits:
-        repeated = [part for name, text in given if text for part in (name, text)]
-        say(_next_step(target, plan, answer.output, None if grow else repeated))
+        say(_next_step(target, plan, answer.output, again, budget, grow=grow))
         try:
             require_packages(plan.run)
         except MissingExtra as missing:  # it was predicted without; better to know now than when it trains
@@ -200,20 +228,38 @@ def _fit_tiers(
     return EXIT_GOOD if all(row.plan.fits for row in rows) else EXIT_FINDINGS
 
 
-def _recommend(workload: str, runs: Sequence[Run], default: str, look: Look, answer: Answer) -> int:
-    """Say which of the workload's named runs fits, and what the knobs would make of the default one."""
+def _host_tiers(name: str, runs: Sequence[Run], budgets: Sequence[Budget], look: Look, answer: Answer) -> int:
+    """Fit one run, or the runs of a workload by turns, to several sizes of host memory."""
+    predictors = {one.name: look.at(one) for one in runs}
+    first = predictors[runs[0].name]
+    plans = []
+    with look.showing(f"fitting {name} to {len(budgets)} sizes of RAM"):
+        for budget in sorted(budgets, key=lambda each: each.ram or 0):
+            alike = first_that_fits(predictors, runs, budget)[1] if len(runs) > 1 else None
+            plans.append(alike or fit(first.run, budget, first))
+    text = partial(host_tiers_text, name, plans)
+    answer.say(partial(host_tiers_json, plans, answer.notes), text, lambda: _pages().host_tiers_page(name, plans))
+    return EXIT_GOOD if all(plan.fits for plan in plans) else EXIT_FINDINGS
+
+
+def _recommend(
+    workload: str, runs: Sequence[Run], default: str, look: Look, answer: Answer, again: Sequence[str]
+) -> int:
+    """Say which of the workload's named runs to train, and what the knobs would make of the default one."""
     predictors = {one.name: look.at(one) for one in runs}
     with look.showing(f"fitting {default}"):
-        found = recommend(predictors, default, look.budget)
+        found = recommend(predictors, in_order(workload, runs), look.budget)
     answer.write_run(found.shown.fits, partial(plan_file, found.shown))
-    text = partial(recommendation_text, workload, found)
-    answer.say(partial(recommendation_json, found), text, lambda: _pages().recommendation_page(workload, found))
+    text = partial(recommendation_text, workload, found, again)
+    answer.say(partial(recommendation_json, found, again), text, lambda: _pages().recommendation_page(workload, found))
     if answer.system is not None and found.shown.fits and not answer.json:
         say(f"\n{scheduler_options.job_of(found.shown.after, answer.system, by_legroom=True)['text']}")
     return EXIT_GOOD if found.shown.fits else EXIT_FINDINGS
 
 
-def _next_step(target: str, plan: Plan, output: Path | None, budget: Sequence[str] | None) -> str:
+def _next_step(
+    target: str, plan: Plan, output: Path | None, again: Sequence[str], budget: Sequence[str], *, grow: bool
+) -> str:
     if plan.asked.env.id is None:
         written = "" if output is None else f"written to {output}, which names no environment; "
         program = f"python {shlex.quote(target)}" if target.endswith(".py") else "python train.py"
@@ -222,13 +268,13 @@ def _next_step(target: str, plan: Plan, output: Path | None, budget: Sequence[st
     if output is not None:
         return f"written to {output}; train it with: legroom train {shlex.quote(str(output))}"
     if not plan.turns:
-        return f"train it with: legroom train {shlex.quote(target)}"
-    if budget is None:
+        return f"train it with: {train_command(target, plan, again)}"
+    if grow:
         return "save it with -o FILE, then train that file"
-    return f"train it, or save it with -o FILE:\n  {shlex.join(['legroom', 'train', target, '--fit', *budget])}"
+    return f"train it, or save it with -o FILE:\n  {train_command(target, plan, again)}"
 
 
-def _program_form(program: str, budget: Sequence[str] | None) -> str:
+def _program_form(program: str, budget: Sequence[str]) -> str:
     return f"legroom fit {shlex.join(budget or ['--ram', 'SIZE'])} -- {program}"
 
 

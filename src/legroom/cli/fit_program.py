@@ -10,7 +10,7 @@ import typer
 
 from legroom.cli import options, rehearse
 from legroom.cli.params import EXAMPLE, filled_in, places_in, read_params, run_text
-from legroom.cli.writing import Html, check_writable, write_text
+from legroom.cli.writing import Force, Html, check_writable, write_text
 from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, BadInput
 from legroom.fitting.param_search import find_frontier, find_largest
 from legroom.model.param import Number, Param, ParamSearch, Trial
@@ -40,6 +40,7 @@ def run(
     real_limit: rehearse.RealLimit = None,
     keep_writes: rehearse.KeepWrites = False,
     html: Html = None,
+    force: Force = False,
     json: options.Json = False,
 ) -> int:
     """Make your program fit, by savings attached from outside or by its own arguments. Your program is EXECUTED several
@@ -61,7 +62,7 @@ def run(
     legroom fit --vram 8GiB --param envs=64..4096:64 --param steps=16..128:16 -- \\
       python train.py --num-envs {envs} --num-steps {steps}
     """
-    check_writable("--html", html)
+    check_writable("--html", html, force=force)
     if not command:
         raise BadInput("no command after --", hint=f"legroom fit {EXAMPLE}")
     params = read_params(param, command) if param else []

@@ -90,6 +90,16 @@ def split_settings(settings: Iterable[str]) -> list[tuple[str, str]]:
     return pairs
 
 
+def repeated(settings: Iterable[str], **options: str | int | None) -> list[str]:
+    """Return the words that give these settings, and the options that were given, to another command."""
+    words: list[str] = []
+    for setting in settings:
+        words += [*setting.partition("=")[::2]] if setting.startswith("--") else [SET, setting]
+    for name, value in options.items():
+        words += [f"--{name}", str(value)] if value not in (None, "") else []
+    return words
+
+
 def with_backend(
     overrides: Sequence[tuple[str, str]], backend: str | None, cluster: str | None = None
 ) -> list[tuple[str, str]]:

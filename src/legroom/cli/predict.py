@@ -18,7 +18,7 @@ from legroom.cli.help import OUTPUT, WHAT, rarely
 from legroom.cli.overrides import split_settings, with_backend
 from legroom.cli.told_notes import told_notes
 from legroom.cli.trusting import Trust, unknown_run, unseen_line, unseen_run
-from legroom.cli.writing import Html, check_writable, write_text
+from legroom.cli.writing import Force, Html, check_writable, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, NotKnownYet, Unseen
 from legroom.fitting.priced import predict_all
 from legroom.machine import probe
@@ -84,6 +84,7 @@ def run(
     system: scheduler_options.For = None,
     everything: Everything = False,
     html: Html = None,
+    force: Force = False,
     json: options.Json = False,
 ) -> int:
     """Whether a run fits, and what it needs, item by item. RUN is only read; a command after -- is EXECUTED for seconds
@@ -113,7 +114,7 @@ def run(
     legroom predict run.yaml --for slurm
     legroom predict --gpu "RTX 4070" -- python train.py
     """
-    check_writable("--html", html)
+    check_writable("--html", html, force=force)
     if probe_env and mode == "arithmetic":
         hint = "mode auto or trace"
         raise BadInput("--probe builds the environment, which --mode arithmetic does not", hint=hint)

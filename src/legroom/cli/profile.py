@@ -10,7 +10,7 @@ import typer
 from legroom.cli import options
 from legroom.cli.help import OUTPUT, WHAT, rarely
 from legroom.cli.overrides import split_settings
-from legroom.cli.writing import Html, check_writable, write_text
+from legroom.cli.writing import Force, Html, check_writable, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.model.profile import Comparison, Profile
 from legroom.profiling.baseline import compare, read_baseline
@@ -47,6 +47,7 @@ def run(
         File, typer.Option(metavar="FILE", rich_help_panel=rarely(OUTPUT), help="Also write the text to FILE.")
     ] = None,
     html: Html = None,
+    force: Force = False,
     cprofile: Annotated[
         File,
         typer.Option(
@@ -84,7 +85,7 @@ def run(
         raise BadInput(f"--seed {seed} is out of range", hint="0 to 4294967295")
     before = None if baseline is None else read_baseline(baseline)
     for option, file in (("--save", save), ("--report", report), ("--html", html), ("--cprofile", cprofile)):
-        check_writable(option, file)
+        check_writable(option, file, force=force)
     overrides = split_settings(settings or [])
     with status(f"stepping {env}", show=not json) as tell:
         how: Any = {"seed": seed, "overrides": overrides}

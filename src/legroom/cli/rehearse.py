@@ -10,14 +10,15 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Protocol
 
 import typer
 
 from legroom.cli import options, scheduler_options
 from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
-from legroom.cli.writing import Html, check_writable, write_text
-from legroom.errors import BadInput
+from legroom.cli.writing import Force, Html, check_writable, write_text
+from legroom.errors import BadInput, LegroomError
 from legroom.machine import probe
 from legroom.machine.gpu_table import find_gpu
 from legroom.model.machine import Gpu, Machine
@@ -102,6 +103,7 @@ def run(
     system: scheduler_options.For = None,
     output: Output = None,
     html: Html = None,
+    force: Force = False,
     json: options.Json = False,
 ) -> int:
     """Whether your program fits, and what it needs, line by line. Your program is EXECUTED, unedited, for seconds, on
@@ -124,8 +126,8 @@ def run(
     from legroom.backends.program.attached_search import cure_of, with_savings
     from legroom.backends.program.savings import by_default
 
-    check_writable("--html", html)
-    check_writable("-o", output)
+    check_writable("--html", html, force=force)
+    check_writable("-o", output, force=force)
     options_given = partial(
         rehearser, gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
         values=values, small=small, real_limit=real_limit, again=again, keep_writes=keep_writes,
@@ -222,6 +224,8 @@ def rehearser(
 
 def _write_run(output: Path, seen: Rehearsal) -> None:
     """Write the run file that would be the same as the one model that the program makes; else say why not."""
+    from legroom.reading import read
+
     if len(seen.same_runs) != 1:
         many = (
             f"the program makes {len(seen.same_runs)} models"
@@ -230,8 +234,19 @@ def _write_run(output: Path, seen: Rehearsal) -> None:
         )
         complain(f"-o {output}: not written: {many}")
         return
-    write_text("-o", output, run_file(seen.same_runs[0].run, head=[f"the same as: {shlex.join(seen.command)}"]))
-    complain(f"written: {output}")
+    run = seen.same_runs[0].run
+    text = run_file(run, head=[f"the same as: {shlex.join(seen.command)}"])
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / "run.yaml"
+        copy.write_text(text, encoding="utf-8")
+        try:
+            read(str(copy))
+        except LegroomError as error:
+            complain(f"-o {output}: not written: its run file could not be read again: {error}")
+            return
+    write_text("-o", output, text)
+    unnamed = " (its environment is not registered: predict, check and fit read it; train needs env.id)"
+    complain(f"written: {output}{'' if run.env.id else unnamed}")
 
 
 def _check_numbers(seconds: float, updates: int | None) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from functools import partial
 from json import dumps
 from pathlib import Path
@@ -14,7 +12,7 @@ import typer
 from legroom.cli import options
 from legroom.cli.help import BUDGET, CLUSTER, OUTPUT, rarely
 from legroom.cli.overrides import split_settings
-from legroom.cli.trusting import Trust
+from legroom.cli.trusting import Trust, command_to_resume
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
 from legroom.rendering.console import say, status
 from legroom.rendering.sweep_text import SweepLine, sweep_text
@@ -111,7 +109,7 @@ def run(
         return EXIT_FINDINGS
     finally:
         line.clear()
-    _tell(ended.to_json(), out, line, resume=resume, json=json)
+    _tell(ended.to_json(), out, line, json=json)
     if stopped:
         return EXIT_INTERRUPTED
     return EXIT_GOOD if any(r.status == "finished" for r in ended.results) else EXIT_TRAINING_FAILED
@@ -123,17 +121,12 @@ def _too_large(large: TooLarge) -> str:
     return f"{need}, the largest node declares {format_size(large.most)} (legroom fit makes it smaller)"
 
 
-def _tell(data: dict[str, Any], out: Path, line: SweepLine, *, resume: bool, json: bool) -> None:
+def _tell(data: dict[str, Any], out: Path, line: SweepLine, *, json: bool) -> None:
     """Print what came of it, with the command that goes on where a trial did not finish."""
-    again = "" if all(trial["status"] == "finished" for trial in data["trials"]) else _command_to_resume(resume)
+    again = "" if all(trial["status"] == "finished" for trial in data["trials"]) else command_to_resume(out)
     if not json:
         say(sweep_text(data, str(out), resume=again))
         return
     say(dumps(data, indent=2))
     if again:
         line.say(f"continue with: {again}")
-
-
-def _command_to_resume(resume: bool) -> str:
-    given = [argument for argument in sys.argv[1:] if argument != "--json"]
-    return shlex.join(["legroom", *given, *([] if resume else ["--resume"])])

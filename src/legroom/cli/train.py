@@ -12,7 +12,7 @@ import typer
 
 from legroom.cli import options
 from legroom.cli.help import BUDGET, CLUSTER, OUTPUT, WHAT, rarely
-from legroom.cli.writing import Html
+from legroom.cli.writing import Force, Html
 from legroom.training import RETRIES
 
 Target = Annotated[str, typer.Argument(metavar="RUN", help="run.yaml, train.py, ppo.yml:ID, mine:ultra_light")]
@@ -100,6 +100,7 @@ def run(
     like: options.Like = None,
     settings: options.Settings = None,
     html: Html = None,
+    force: Force = False,
     json: options.Json = False,
 ) -> int:
     """Train a run with every saving that is free. A command after -- is run as it is, with savings attached (legroom
@@ -137,6 +138,7 @@ def run(
     asked = Asked(
         target, timesteps, device, seed, out, pictures=visualization, resume=resume, plain=plain,
         checkpoint_every=checkpoint_every, fit=fit, retries=retries, allow_changes=allow_changes, backend=backend,
-        cluster=cluster, ram=ram, vram=vram, reserve=reserve, like=like, settings=settings or [], html=html, json=json,
+        cluster=cluster, ram=ram, vram=vram, reserve=reserve, like=like, settings=settings or [], html=html,
+        force=force, json=json,
     )  # fmt: skip
     return carry_out(asked)

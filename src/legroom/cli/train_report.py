@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
 
 from legroom.backends.base import backend_of
+from legroom.cli.trusting import command_to_resume
 from legroom.cli.writing import write_text
+from legroom.environments.own_code import own_code
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
 from legroom.model.progress import Progress
+from legroom.named_runs import find_workload
 from legroom.rendering.console import complain, say
 from legroom.rendering.outcome_text import TrainingReport, outcome_text
 from legroom.rendering.printable import printable
@@ -70,15 +74,20 @@ def _say_outcome(ended: Ended, training: Training, target: str, json: bool, note
         # without a last word there is only what Python wrote while it went down
         sys.stderr.write(printable(end.get("traceback") or _log_tail(folder / LOG)))
         step = ended.record.checkpoint_step
-        way = f"resume from step {step:,} with --resume --out {folder}" if step else "there is no checkpoint yet"
+        way = (
+            f"resume from step {step:,} with --resume --out {folder}"
+            if step is not None
+            else "there is no checkpoint yet"
+        )
         complain(f"{outcome.error} ({way}; log: {folder / 'train.log'})")
     if json:
         say(dumps(outcome.to_json() | {"notes": list(notes)}, indent=2))
     else:
         progress = _whole_progress(folder)
-        backend, reminder = backend_of(training.run), _reminder(training)
-        use = (backend.export_use, backend.export_file)
-        say(outcome_text(outcome, folder, run=target, progress=progress, reminder=reminder, export=use))
+        use = (backend_of(training.run).export_use, _export_command(training))
+        name = training.asked.name if find_workload(target) else target  # which size of it had been chosen
+        again = command_to_resume(folder, {target: name})
+        say(outcome_text(outcome, folder, run=name, progress=progress, again=again, export=use))
 
 
 def _log_tail(path: Path, lines: int = 15) -> str:
@@ -89,9 +98,13 @@ def _log_tail(path: Path, lines: int = 15) -> str:
     return "".join(line + "\n" for line in text.splitlines()[-lines:])
 
 
-def _reminder(training: Training) -> str:
-    """Return the options that a resume needs again."""
-    return " ".join(f"{name} {value}" for name, value in training.repeat.items() if value not in (None, "local"))
+def _export_command(training: Training) -> str:
+    """Return the command that writes what was learned to a file; empty where the backend writes none."""
+    folder, name = training.folder.path, backend_of(training.run).export_file
+    if Path(name).exists():
+        name = f"{folder.name}-{name}"
+    trust = ["--trust"] if own_code(training.run).policy else []  # which has just been imported to train it
+    return shlex.join(["legroom", "export", str(folder), name, *trust]) if name else ""
 
 
 def tell(line: str) -> None:

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -14,26 +14,27 @@ from typing import Any
 import typer
 
 from legroom.cli import options
-from legroom.cli.overrides import split_settings, with_backend
+from legroom.cli.overrides import repeated, split_settings, with_backend
 from legroom.cli.told_notes import told_notes
 from legroom.cli.train_report import report, tell
 from legroom.cli.writing import check_writable
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, LegroomError
 from legroom.fitting.predictor import is_hopeless, predictor_at_once
+from legroom.fitting.tiers import in_order
 from legroom.machine import probe
 from legroom.machine.child_process import run_file
 from legroom.machine.gpus import with_gpus_by_torch
-from legroom.machine.tree import process_memory
 from legroom.model.machine import Machine
 from legroom.model.plan import PRICES
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.named_runs import find_workload
+from legroom.predicting.predict import choose_device
 from legroom.reading import read, read_all
 from legroom.rendering.console import say, status
 from legroom.rendering.training_display import display_for
-from legroom.training.choosing import in_order, words
+from legroom.training.choosing import words
 from legroom.training.prepare import Request, knob_after_failure, prepare
 from legroom.training.run_folder import RunFolder
 from legroom.training.train import Ended, NextKnob, Training, is_finished, train, turned_knobs
@@ -64,7 +65,13 @@ class Asked:
     like: str | None
     settings: list[str]
     html: Path | None
+    force: bool
     json: bool
+
+    def again(self) -> list[str]:
+        """Return the options that give the same run and budget to another command."""
+        budget = {"ram": self.ram, "vram": self.vram, "reserve": None if self.reserve == "0%" else self.reserve}
+        return repeated(self.settings, like=self.like, backend=self.backend, **budget)
 
     def laid_over(self, run: Run) -> Run:
         """Return the run with what the options say.
@@ -85,7 +92,7 @@ class Asked:
 
 def carry_out(given: Asked) -> int:
     """Train, and return the exit code."""
-    check_writable("--html", given.html)
+    check_writable("--html", given.html, force=given.force)
     overrides = with_backend(split_settings(given.settings), given.backend, given.cluster)
     with told_notes() as notes:
         asked = given.laid_over(read(given.target, overrides=overrides, like=given.like))
@@ -94,19 +101,22 @@ def carry_out(given: Asked) -> int:
     request = Request(
         asked, [given.laid_over(one) for one in others], given.out, resume=given.resume, plain=given.plain,
         fit=given.fit, cluster=given.cluster, pictures=given.pictures, checkpoint_every=given.checkpoint_every,
-        repeat={"--timesteps": given.timesteps, "--backend": given.backend, "--cluster": given.cluster},
         allow_changes=given.allow_changes,
     ).checked()  # fmt: skip
     folder = request.folder(request.asked)
     if given.resume and is_finished(folder, request.asked.total_timesteps):
         return _already(folder, given.json)
     machine, budget = _machine_and_budget(asked, given.ram, given.vram, given.reserve)
+    if given.vram is not None and choose_device(asked, machine) == "cpu":
+        why = "the run's device is cpu" if machine.gpus else "no GPU found on this machine"
+        fitting = shlex.join(["legroom", "fit", given.target, *given.again()])
+        tell(f"--vram {given.vram} is not used: {why}; what fits that GPU: {fitting}")
     _check_possible(asked, machine, budget, given.ram)
     training = prepare(request, machine, budget, Terminal(quiet=given.json))
     if training is None:
         return EXIT_FINDINGS
     next_knob = knob_after_failure(training, machine, PRICES if given.allow_changes else PRICES[:2])
-    ended = _train(training, machine, next_knob, given.retries)
+    ended = _train(training, machine, next_knob, given)
     report(ended, training, machine, given.target, json=given.json, html=given.html, notes=notes)
     return ended.exit_code
 
@@ -140,11 +150,7 @@ def _machine_and_budget(run: Run, ram: str | None, vram: str | None, reserve: st
     machine = probe()
     if run.device != "cpu":
         machine = with_gpus_by_torch(machine)
-    budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
-    if ram is not None and budget.ram is not None:  # this process, which supervises, lives in the same memory
-        own = process_memory("self")
-        budget = replace(budget, ram=max(budget.ram - (own.pss if own else 0), 1))
-    return machine, budget
+    return machine, options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
 
 
 def _check_possible(run: Run, machine: Machine, budget: Budget, ram: str | None) -> None:
@@ -160,21 +166,27 @@ def _check_possible(run: Run, machine: Machine, budget: Budget, ram: str | None)
         raise LegroomError(f"does not fit: {run.name} needs about {need} of RAM, --ram gives {given}")
 
 
-def _train(training: Training, machine: Machine, next_knob: NextKnob | None, retries: int) -> Ended:
+def _train(training: Training, machine: Machine, next_knob: NextKnob | None, given: Asked) -> Ended:
     run, predicted, folder = training.run, training.predicted, training.folder
+    limit = parse_size(given.ram, what="--ram") if given.ram is not None else None
     display = display_for(
         sys.stderr,
         run.name,
         run.total_timesteps or 0,
         host_predicted=predicted.host if predicted else None,
-        host_limit=machine.available,
+        host_limit=limit or machine.available,
         gpu_predicted=predicted.gpu if predicted else None,
         gpu_limit=machine.gpus[0].free if machine.gpus else None,
     )
     with display:
         knobs = turned_knobs(training.asked, run)
         display.say(f"training {run.name} in {folder.path}" + (f", with {words(knobs)}" if knobs else ""))
-        return train(training, display, next_knob=next_knob, retries=retries)
+        if limit is not None:
+            display.say(
+                f"limit {format_size(limit)} of host memory (--ram): watched, not enforced by the system; "
+                "where it is about to be reached, training continues from a checkpoint with less"
+            )
+        return train(training, display, next_knob=next_knob, retries=given.retries)
 
 
 def _already(folder: RunFolder, json: bool) -> int:

@@ -1,11 +1,12 @@
-"""`--trust`: one option and one wording for every command that may import code which a file names."""
+"""Commands that are printed to be given again: with `--trust`, for code that a file names, and with `--resume`."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,17 @@ Trust = Annotated[bool, typer.Option("--trust", help="Import code it names; only
 def command_with_trust() -> str:
     """Return the command that was given, as it would see everything."""
     return shlex.join(["legroom", *sys.argv[1:], "--trust"])
+
+
+def command_to_resume(out: Path, chosen: Mapping[str, str] | None = None) -> str:
+    """Return the command that was given, as it goes on with what it began in a folder.
+
+    Args:
+        chosen: what was chosen for words of the command, such as a workload's run.
+    """
+    given = [(chosen or {}).get(word, word) for word in sys.argv[1:] if word not in ("--json", "--resume")]
+    named = any(argument.split("=")[0] == "--out" for argument in given)
+    return shlex.join(["legroom", *given, *([] if named else ["--out", str(out)]), "--resume"])
 
 
 def unseen_line() -> str:

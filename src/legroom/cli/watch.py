@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from legroom.cli.help import BUDGET, OUTPUT, rarely
-from legroom.cli.writing import Html, check_writable
+from legroom.cli.writing import Force, Html, check_writable
 from legroom.errors import EXIT_GOOD, BadInput
 from legroom.machine.history import VARIABLE
 from legroom.model.files import write_whole
@@ -46,6 +46,7 @@ def run(
         Path | None, typer.Option(metavar="DIR", rich_help_panel=OUTPUT, help="Write watch.json and watch.html there.")
     ] = None,
     html: Html = None,
+    force: Force = False,
     json: Annotated[
         bool,
         typer.Option(
@@ -72,8 +73,8 @@ def run(
     if not 0.01 <= interval <= 3600:
         raise BadInput(f"--interval {interval:g} is out of range", hint="0.01 to 3600 seconds")
     nbytes = parse_size(limit, what="--limit") if limit is not None else None
-    check_writable("--html", html)
-    display, shown = displays(out)
+    check_writable("--html", html, force=force)
+    display, shown = displays(out, force=force)
     with Signals() as signals:  # held until the result is written
         if command:
             found = watch(
@@ -89,7 +90,7 @@ def run(
     return EXIT_GOOD if found.exit_code is None else found.exit_code
 
 
-def displays(out: Path | None, command: str = WATCH) -> tuple[WatchDisplay, Display]:
+def displays(out: Path | None, command: str = WATCH, *, force: bool = False) -> tuple[WatchDisplay, Display]:
     """Return what writes to the terminal, and what the watching shows itself on, which also logs to a folder.
 
     Raises:
@@ -97,6 +98,8 @@ def displays(out: Path | None, command: str = WATCH) -> tuple[WatchDisplay, Disp
     """
     if out is not None:
         _make_folder(out)
+        for name in (JSON_FILE, PAGE_FILE):
+            check_writable("--out", out / name, force=force)
     may_draw = _may_draw()
     colour = may_draw and "NO_COLOR" not in os.environ
     display = WatchDisplay(_to_stderr, live=may_draw, colour=colour, command=command)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from legroom.cli.help import OUTPUT
+from legroom.cli.help import OUTPUT, rarely
 from legroom.errors import BadInput
-from legroom.model.files import write_whole
+from legroom.model.files import open_plain, write_whole
 
 Html = Annotated[
     Path | None,
@@ -18,11 +19,24 @@ Html = Annotated[
 ]
 
 
-def check_writable(option: str, file: Path | None) -> None:
+Force = Annotated[
+    bool,
+    typer.Option("--force", rich_help_panel=rarely(OUTPUT), help="Overwrite files that legroom did not write."),
+]
+# How what is written here begins: pages, documents, run files.
+_OURS = re.compile(
+    rb"<!DOCTYPE html>.*<meta name=.generator. content=.legroom|\{\s*.legroom.: *\d"
+    rb"|# [^\n]*(?:, fitted: legroom |the same as: )[^\n]*\n(?:#[^\n]*\n)*legroom: ",
+    re.DOTALL,
+)
+_HEAD = 1 << 14
+
+
+def check_writable(option: str, file: Path | None, *, force: bool = False) -> None:
     """Look before minutes are spent on what is to be written there.
 
     Raises:
-        BadInput: it cannot be written.
+        BadInput: it cannot be written, or is a file that we did not write.
     """
     if file is None:
         return
@@ -32,6 +46,13 @@ def check_writable(option: str, file: Path | None) -> None:
         raise BadInput(f"{option}: there is no directory {file.parent}", path=file)
     if not os.access(file if file.exists() else file.parent, os.W_OK):
         raise BadInput(f"{option}: cannot be written", path=file)
+    if file.is_file() and not force:
+        with open_plain(file) as there:
+            head = there.read(_HEAD)
+        if head and not _OURS.match(head):
+            raise BadInput(
+                f"{option}: already exists, and is no file of legroom's", path=file, hint="--force overwrites it"
+            )
 
 
 def write_text(option: str, file: Path, text: str) -> None:

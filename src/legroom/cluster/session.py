@@ -57,11 +57,6 @@ class RaySession:
     address: str
     folder: Path | None = None
 
-    @property
-    def is_local(self) -> bool:
-        """Whether it was started here, and ends with the session."""
-        return self.folder is not None
-
 
 class RayTimedOut(LegroomError):
     """A local Ray did not start in time: half a minute, which on a busy machine is too little now and then."""

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -48,14 +49,22 @@ def main() -> None:
     if envs and "error" not in answer:
         cancel = call_after(task["timeout_s"], lambda: os._exit(PROBE_TIMED_OUT))
         answer["stepped"], answer["time_limit"], answer["step_s"], answer["episode_mean"] = step_envs(envs)
-        answer["sources"] = heard.told(str(answer_file.parent))
+        classes = {type(each) for env in envs for each in _layers(env)}
+        answer["sources"] = heard.told(str(answer_file.parent), classes)
         write_answer(answer_file, answer)
         if task.get("probe"):
             answer["probe"] = probe_envs(task, envs)
-            answer["sources"] = heard.told(str(answer_file.parent))
+            answer["sources"] = heard.told(str(answer_file.parent), classes)
             write_answer(answer_file, answer)
         cancel()
     close_and_leave(envs)
+
+
+def _layers(env: Any) -> Iterator[Any]:
+    """Yield an environment and what it wraps."""
+    while env is not None:
+        yield env
+        env = getattr(env, "env", None)
 
 
 def step_envs(

@@ -5,7 +5,9 @@ The child that builds the environment listens (`listen`): an audit hook hears wh
 beside the answer, and a kept answer counts while all of them are as they were.
 
 Not seen: files that a C library opens by itself, `getenv` in C, the clock, random numbers, and what was read before the
-environment was imported. A look that starts a process or opens a socket is not kept.
+environment was imported. A look is therefore not kept where it starts a process or opens a socket, where code that is
+not installed calls C by ctypes, or where such code makes the environment beside a compiled package that may open files
+by itself (`_QUIET` do not).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import os
 import stat
 import sys
 import sysconfig
+import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -27,8 +30,20 @@ READ_WHOLE = 1 << 20  # bytes of a file up to which its content counts
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _PASSING = ("/proc", "/sys", "/dev")
 _ELSEWHERE = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "socket.connect", "socket.bind")
+_QUIET = {
+    "PIL",
+    "legroom",
+    "markupsafe",
+    "numpy",
+    "psutil",
+    "scipy",
+    "torch",
+    "yaml",
+}  # compiled, and open files by Python
 # Variables that differ from shell to shell and that no environment reads.
 _OF_SHELLS = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "WINDOWID", "PYTEST_CURRENT_TEST"})
+_OWN = str(Path(__file__).parents[1])
+_INSTALLED = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
 
 
 class Heard:
@@ -49,15 +64,21 @@ class Heard:
         elif event in ("os.listdir", "os.scandir") and not isinstance(args[0], int):
             if "importlib" in sys._getframe(1).f_code.co_filename:
                 return  # it looks for modules or packages, which have a key of their own
-            self.folders.add(_absolute(args[0] or "."))
-        elif event in _ELSEWHERE:
+            if os.fsdecode(args[0] or ".") != tempfile.gettempdir():  # our clean-up looks there
+                self.folders.add(_absolute(args[0] or "."))
+        elif event in _ELSEWHERE or (event.startswith("ctypes.dl") and not _is_below(_calling(), _INSTALLED)):
             self.elsewhere = True
 
-    def told(self, but: str) -> dict[str, Any] | None:
-        """Return what it was, without what lies in the folder `but`; None where it cannot be told."""
-        installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-        own = str(Path(__file__).parents[1])
-        ignored = (but, own, *_PASSING, *installed)  # what is installed has a key of its own
+    def told(self, but: str, made_by: Iterable[type]) -> dict[str, Any] | None:
+        """Return what it was, without what lies in the folder `but`; None where it cannot be told.
+
+        Args:
+            made_by: the classes of the environments and their wrappers.
+        """
+        files = [getattr(sys.modules.get(each.__module__), "__file__", None) or "" for each in made_by]
+        if any(not _is_below(file, _INSTALLED) for file in files) and _compiled() - _QUIET:
+            return None
+        ignored = (but, _OWN, *_PASSING, *_INSTALLED)  # what is installed has a key of its own
         paths, folders = (
             sorted(path for path in found - self.written if not _is_below(path, ignored) and not path.endswith(".pyc"))
             for found in (self.paths, self.folders)
@@ -112,6 +133,21 @@ def is_same(kept: Any, variables: Mapping[str, str]) -> bool:
         return state(told, variables) == kept
     except (TypeError, KeyError, AttributeError):
         return False
+
+
+def _calling() -> str:
+    """Return the file of the innermost line that is no part of ctypes."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and "ctypes" in frame.f_code.co_filename:
+        frame = frame.f_back
+    return frame.f_code.co_filename
+
+
+def _compiled() -> set[str]:
+    """Return the packages, of those that are loaded, which have compiled parts; Python's own have not."""
+    loaded = ((name, getattr(module, "__file__", None) or "") for name, module in list(sys.modules.items()))
+    of_python = os.sep + "lib-dynload" + os.sep
+    return {name.partition(".")[0] for name, file in loaded if file.endswith(".so") and of_python not in file}
 
 
 def _absolute(path: Any) -> str:

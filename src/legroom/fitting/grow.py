@@ -4,6 +4,7 @@ An on-policy run gets more environments (more varied data per update), an off-po
 experience stays); the backend says which. All of it changes what is learned, which is why nobody does it unasked.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from legroom.backends.base import backend_of
@@ -25,12 +26,17 @@ def grown(plan: Plan, predictor: Predictor) -> Plan:
     if not plan.fits:
         return plan
     first = plan
+
+    def fitting(run: Run) -> Run | None:
+        made = relimited(run, predictor)
+        return made if fits(predictor.footprint(made), first.budget) is True else None
+
     ways_to_grow = backend_of(plan.run).ways_to_grow
     for number in range(len(ways_to_grow(plan.run))):
         if _used(plan) >= ENOUGH:
             break
         way = ways_to_grow(unlimited(plan.run, predictor))[number]
-        best = _largest(plan, predictor, way)
+        best = largest(way, fitting, tries=12 if predictor.mode == "arithmetic" else 8)
         if best is None or best == plan.run:
             continue
         after = predictor.footprint(best)
@@ -43,20 +49,21 @@ def grown(plan: Plan, predictor: Predictor) -> Plan:
     return plan
 
 
-def _largest(plan: Plan, predictor: Predictor, way: Growth) -> Run | None:
-    """Return the largest variant that fits, by doubling and then bisection."""
+def largest(way: Growth, fitting: Callable[[Run], Run | None], *, tries: int = 12) -> Run | None:
+    """Return the largest variant that fits, by doubling and then bisection; None where no larger one does.
+
+    Args:
+        fitting: returns a variant as it fits, None where it does not.
+    """
 
     def good(factor: float) -> Run | None:
         made = way.larger(factor)
-        if made is None or breaks_rules(made):
-            return None
-        made = relimited(made, predictor)
-        return made if fits(predictor.footprint(made), plan.budget) is True else None
+        return None if made is None or breaks_rules(made) else fitting(made)
 
     low, best, high = 1.0, None, 2.0
     while high <= LARGEST_FACTOR and (made := good(high)) is not None:
         low, best, high = high, made, 2 * high
-    for _ in range(12 if predictor.mode == "arithmetic" else 8):
+    for _ in range(tries):
         middle = (low + high) / 2
         made = good(middle)
         if made is None:

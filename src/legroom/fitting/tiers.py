@@ -4,7 +4,7 @@ One plan per size of GPU: what a run would be on cards of 8, 12, 16 ... GB. Or o
 first: which of them a machine can train.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from legroom.backends.base import backend_of
@@ -12,9 +12,10 @@ from legroom.fitting.grow import grown
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.search import fit
 from legroom.model.footprint import Footprint
-from legroom.model.plan import PRICES, MostEnvs, Plan
+from legroom.model.plan import SAME_LEARNING, MostEnvs, Plan
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
+from legroom.named_runs import find_workload
 from legroom.units import GIB
 
 
@@ -93,31 +94,77 @@ class Recommendation:
 
     Args:
         named: its runs beside the budget, in their order.
-        chosen: the first that fits as it is, else the first that fits with what is free; None where none does.
+        chosen: the first that fits with the learning it is written for (`until_one_fits`); None where none does.
+        passed: the runs before it, which fit only with another learning.
         plan: the workload's default run, made to fit with all knobs.
-        shown: the plan of the chosen run, with what is free alone; where none was chosen, `plan`.
+        shown: the plan of the chosen run; where none was chosen, `plan`.
     """
 
     named: tuple[Named, ...]
-    chosen: Named | None
+    chosen: Run | None
+    passed: tuple[str, ...]
     plan: Plan
     shown: Plan
 
 
-def recommend(predictors: Mapping[str, Predictor], default: str, budget: Budget) -> Recommendation:
-    """Return which of the runs fits, and what the knobs would make of the default one.
+def in_order(workload: str, runs: Iterable[Run]) -> list[Run]:
+    """Return a workload's runs with its default first, without those that are another training than it."""
+    known = find_workload(workload)
+    default = f"{workload}:{known.default}" if known is not None else ""
+    apart = {f"{workload}:{run}" for run in known.apart} if known is not None else set()
+    return sorted((run for run in runs if run.name not in apart), key=lambda run: run.name != default)
+
+
+def until_one_fits(
+    runs: Iterable[Run], look: Callable[[Run], Predictor], budget: Budget
+) -> Iterator[tuple[Run, Plan, bool]]:
+    """Yield each run, what becomes of it by knobs that leave its learning alone, and whether to take it: the last one.
+
+    A workload's runs are one idea in several sizes, the default at the head. Smaller pieces of a minibatch are better
+    than a smaller network; where no knob of that kind is left, the next smaller run is better than the larger one with
+    a changed learning. One that nobody can tell about is taken: it may fit.
+
+    Args:
+        look: predicts a run; not asked for those after the one that is taken.
+    """
+    for run in runs:
+        predictor = look(run)
+        freely = predictor.freely()
+        footprint = predictor.footprint(freely)
+        fitting = fits(footprint, budget)
+        if fitting is False:
+            plan = fit(freely, budget, predictor, allow=SAME_LEARNING)
+        else:
+            plan = Plan(freely, freely, footprint, footprint, budget, fitting is True)
+        taken = plan.fits or fitting is not False
+        yield run, plan, taken
+        if taken:
+            return
+
+
+def recommend(predictors: Mapping[str, Predictor], order: Sequence[Run], budget: Budget) -> Recommendation:
+    """Return which of the runs to train, and what the knobs would make of the default one, the first in `order`.
 
     Raises:
         BadInput: a run breaks a rule of its library that no knob mends, or the GPU's size is not known.
     """
     named = tuple(_beside(predictor, budget) for predictor in predictors.values())
-    fitting = [each for each in named if each.fits] + [each for each in named if each.fits_freely]
-    chosen = next(iter(fitting), None)
-    plan = fit(predictors[default].run, budget, predictors[default])
-    if chosen is None:
-        return Recommendation(named, None, plan, plan)
-    predictor = predictors[chosen.run.name]
-    return Recommendation(named, chosen, plan, fit(predictor.run, budget, predictor, allow=PRICES[:1]))
+    default = predictors[order[0].name]
+    passed, shown = first_that_fits(predictors, order, budget)
+    plan = fit(default.run, budget, default)
+    return Recommendation(named, None if shown is None else shown.asked, passed, plan, shown or plan)
+
+
+def first_that_fits(
+    predictors: Mapping[str, Predictor], order: Sequence[Run], budget: Budget
+) -> tuple[tuple[str, ...], Plan | None]:
+    """Return the names of the runs that do not fit as they learn, and the plan of the first that does, if one does."""
+    *passed, (run, _, taken) = until_one_fits(order, lambda run: predictors[run.name], budget)
+    names = tuple(each.name for each, _, _ in passed)
+    if not taken:
+        return (*names, run.name), None
+    chosen = predictors[run.name]
+    return names, fit(chosen.run, budget, chosen, allow=SAME_LEARNING)
 
 
 def _beside(predictor: Predictor, budget: Budget) -> Named:

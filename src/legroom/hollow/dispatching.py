@@ -235,9 +235,9 @@ class Follower(CardStorages):
                 if plain:
                     self._steps[key] = steps
             self._run_steps(steps, out)
-        elif not facts.written:
+        elif not facts.written_names:
             self.births(out)
-        else:
+        if facts.written_names:
             self._resized(facts, args, kwargs)
         if facts.matmul:
             self._warm_up(self._thread())
@@ -314,12 +314,11 @@ class Follower(CardStorages):
         return hollowed(self.shadows._compute(func, func._legroom, given, named))
 
     def _resized(self, facts: Facts, args: Any, kwargs: Any) -> None:
-        """Request anew what an operator made larger (`resize_`, results given as `out=`)."""
-        resizes = facts.name in ("resize_", "resize_as_")
-        if not resizes and "out" not in kwargs:
-            return
-        for tensor in (args[0],) if resizes else _tensors(kwargs["out"]):
-            self._grown(tensor.untyped_storage())
+        """Request anew what an operator made larger (`resize_`, results given as `out=`, whatever it is called)."""
+        given = [args[0]] if facts.name in ("resize_", "resize_as_") else []
+        for tensor in (*given, *_tensors([kwargs.get(name) for name in facts.written_names])):
+            if is_meta(tensor):
+                self._grown(tensor.untyped_storage())
 
     def _grown(self, storage: torch.UntypedStorage) -> None:
         record = self.records.get(storage._cdata)

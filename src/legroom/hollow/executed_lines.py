@@ -16,7 +16,7 @@ from typing import Any
 
 from . import sites
 
-QUIET_S, QUIET_STEPS = 2.0, 8  # without a new line, until tracing ends
+QUIET_S, QUIET_STEPS = 0.5, 8  # without a new line, until tracing ends
 _MONITORING: Any = getattr(sys, "monitoring", None)
 _TOOL = 4  # of sys.monitoring: neither debuggers, coverage, profilers nor optimizers
 

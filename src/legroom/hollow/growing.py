@@ -26,7 +26,7 @@ LEAST_ELEMENTS = 64
 LEAST_BYTES = 16  # of an element: less is a log of numbers, which takes its time to matter
 LOOKED_AT = 48  # elements
 MOST_OBJECTS = 20_000  # that are visited for them
-EVERY_S, COST_SHARE = 1.0, 20
+EVERY_S, COST_SHARE, COST_WHERE_GROWING = 1.0, 20, 5
 MALLOC_BYTES = 16  # that glibc keeps beside a block
 TENSOR_BYTES = 448  # of a tensor and its storage in C++: 100,000 of them, 2026-11, torch 2.13
 TELLER = "legroom_filling_buffers"  # a function of a module: its buffers that fill, as plain data
@@ -45,6 +45,7 @@ class GrowingContainers:
         self._total_steps = total_steps  # a function: how many optimizer steps there will be, by how many there were
         self._lengths: dict[int, int] = {}
         self._next = 0.0
+        self._blocks, self._at = 0, 0  # Python's blocks at the last look, and its step
         self._about: dict[int, dict[str, Any]] = {}
         self._stored: dict[int, dict[str, Any]] = {}  # lean buffers at the first look and at the last
 
@@ -53,18 +54,24 @@ class GrowingContainers:
         now = time.monotonic()
         if now < self._next or steps < 2:
             return
-        began = time.thread_time()
+        began, blocks = time.thread_time(), sys.getallocatedblocks()
+        grows = self._at > 0 and blocks - self._blocks >= steps - self._at
+        self._blocks, self._at = blocks, steps
         try:
-            self._look(steps)
+            self._look(steps, everywhere=grows)
         except Exception:  # the program goes on, whatever is wrong with us
             self._next = float("inf")
             return
-        self._next = time.monotonic() + max(EVERY_S, COST_SHARE * (time.thread_time() - began))
+        share = COST_WHERE_GROWING if grows else COST_SHARE
+        self._next = time.monotonic() + max(EVERY_S, share * (time.thread_time() - began))
 
-    def _look(self, steps: int) -> None:
+    def _look(self, steps: int, *, everywhere: bool) -> None:
+        """Count; `everywhere`: also dicts of texts and numbers, which Python's collector does not know."""
         lengths, before, grown = {}, self._lengths, []
-        for each in gc.get_objects():
-            if type(each) in _CONTAINERS and len(each) >= LEAST_ELEMENTS:
+        tracked = gc.get_objects()
+        inside = [*gc.get_referents(*tracked), *_locals()] if everywhere else []
+        for each in itertools.chain(tracked, (each for each in inside if type(each) is dict)):
+            if type(each) in _CONTAINERS and len(each) >= LEAST_ELEMENTS and id(each) not in lengths:
                 lengths[id(each)] = len(each)
                 if len(each) > before.get(id(each), sys.maxsize):
                     grown.append(each)
@@ -207,6 +214,14 @@ def _names(container: Any) -> Iterator[tuple[Any, str, Any]]:
             for name, value in list(frame.f_locals.items()):
                 if value is container:
                     yield frame, name, None
+        frame = frame.f_back
+
+
+def _locals() -> Iterator[Any]:
+    """Yield the local variables of the calls under way."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        yield from list(frame.f_locals.values()) if not frame.f_code.co_filename.startswith(_OURS) else ()
         frame = frame.f_back
 
 

@@ -156,7 +156,7 @@ class Follower:
                 self._tell_live()
             return found
         if known[1] != UNKNOWN:
-            self._tell_call(known[1], args)
+            self._tell_call(known[1], args, is_step=not _is_of_jax(jaxpr))
         results = [self._hollow(aval) for aval in jaxpr.out_avals]
         guessed = dict(enumerate(results))
         for at, value in self._counted(jaxpr, args):
@@ -235,7 +235,7 @@ class Follower:
         """Return the bytes of all arrays; jax lists an array and its shards, which are the same memory, as several."""
         return sum({_address(each): each.nbytes for each in self._jax.live_arrays()}.values())
 
-    def _tell_call(self, number: int, args: Any) -> None:
+    def _tell_call(self, number: int, args: Any, *, is_step: bool) -> None:
         """Tell what is on the card when a large function is called, its arguments from the host included."""
         array = self._jax.Array
         live = self._live() + sum(_nbytes(each) for each in args if not isinstance(each, array))
@@ -245,7 +245,8 @@ class Follower:
                 self._journal.json("read", files=files)
             file, line = place()
             self._journal.json("xla call", number=number, live=live, file=file, line=line)
-        self._journal.json("step", n=0)
+        if is_step:
+            self._journal.json("step", n=0)
 
     def _tell_live(self) -> None:
         live = self._live()
@@ -322,6 +323,12 @@ def operations(jaxpr: Any) -> float:
         if total > 1e18:
             break
     return total
+
+
+def _is_of_jax(jaxpr: Any) -> bool:
+    """Return whether a function is a single operation, or one of `jax.numpy`: what is not compiled is made of these."""
+    file = getattr(getattr(jaxpr.jaxpr, "debug_info", None), "func_filename", None) or ""
+    return os.path.join(os.sep, "jax", "_src", "") in file
 
 
 def _foreign_calls(jaxpr: Any) -> Iterator[str]:

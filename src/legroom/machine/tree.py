@@ -47,6 +47,13 @@ class TreeMemory:
         return sum(process.pss for process in self.processes.values())
 
     @property
+    def alone(self) -> int:
+        """PSS as it would be if no process outside mapped the same libraries: pages of files count once, in full."""
+        everyone = self.processes.values()
+        shared = sum(process.pss_file for process in everyone)
+        return self.pss + max(max((process.rss_file for process in everyone), default=0) - shared, 0)
+
+    @property
     def uss(self) -> int:
         return sum(process.uss for process in self.processes.values())
 

@@ -136,6 +136,11 @@ class Footprint(ShownInNotebooks):
         return sum(item.total for item in self._live(phase, tuple(places)))
 
     @property
+    def refused(self) -> str:
+        """Why the library would refuse the run, however much memory there is; empty where it would not."""
+        return next((finding.message for finding in self.findings if finding.severity == "error"), "")
+
+    @property
     def host(self) -> Peak:
         return self._peak(HOST_PLACES)
 

@@ -148,6 +148,13 @@ class Loop(Protocol):
     def send(self, event: str, **fields: Any) -> None:
         """Send the parent an event."""
 
+    def within(self) -> None:
+        """Write a checkpoint within an iteration where one is due; the learner's state has to be complete now.
+
+        Raises:
+            Exception: somebody asked to stop; it must reach the caller of `Learner.run`.
+        """
+
     def in_background(self, function: Callable[[], Result], *, needed: bool, within_s: float | None = None) -> Result:
         """Compute in a thread of its own, so that signals are heard (`training.background.BackgroundThread.run`)."""
 
@@ -159,11 +166,17 @@ class Learner(Protocol):
         timesteps: environment steps made so far.
         total_timesteps: where it ends; libraries may round up what the task says.
         checkpoint_every: environment steps between two checkpoints where the user says nothing; None: by time.
+        stops_within: it calls `Loop.within` in its iterations, and can capture its state there.
+        is_within: its state is one within an iteration.
+        place: what tells two states within an iteration apart that have the same `timesteps`.
     """
 
     timesteps: int
     total_timesteps: int
     checkpoint_every: int | None = None
+    stops_within: bool = False
+    is_within: bool = False
+    place: int = 0
 
     def begin(self) -> None:
         """Get ready to learn from the beginning."""

@@ -11,6 +11,7 @@ from legroom.model.verdict import Budget
 
 Price = Literal["free", "slower", "changes-learning"]
 PRICES: tuple[Price, ...] = ("free", "slower", "changes-learning")  # cheapest first
+SAME_LEARNING = PRICES[:2]
 
 
 @dataclass(frozen=True)

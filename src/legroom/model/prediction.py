@@ -45,12 +45,7 @@ class Prediction:
         return f"Prediction({self.footprint.name}: {fits}, host {format_size(self.footprint.host.nbytes)})"
 
     @property
-    def refused(self) -> bool:
-        """Whether the library would refuse the run, however much memory there is."""
-        return any(finding.severity == "error" for finding in self.footprint.findings)
-
-    @property
     def bad(self) -> bool:
         """Whether the command should end with exit code 1."""
         unknown = self.footprint.unseen or self.footprint.unknown or fits_closely(self.footprint, self.budget)
-        return self.fits is False or bool(unknown) or self.refused
+        return self.fits is False or bool(unknown)

@@ -181,13 +181,13 @@ class Endless:
 
 @dataclass(frozen=True)
 class WorkerPages:
-    """Memory that forked workers of DataLoaders have copied from the program, by writing to it.
+    """Memory that forked workers have copied from the program, by writing to it.
 
     Reading a Python object changes its reference count, and so copies its page.
 
     Args:
         copied: bytes so far, of all workers.
-        later: bytes more that they will take by the end of an epoch.
+        later: bytes more that they will take by the end of an epoch, or of the run.
         error: bytes by which `later` may be wrong.
         missed: bytes of `copied` that no sample of the process tree has seen.
     """

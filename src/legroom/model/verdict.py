@@ -25,11 +25,13 @@ class Budget:
 
 
 def fits(footprint: Footprint, budget: Budget) -> bool | None:
-    """Return whether the upper end of every band is inside the budget.
+    """Return whether the upper end of every band is inside the budget; never of a run that its library refuses.
 
     None when a used place has no budget, or when it would fit by a guess: code that decides was not seen, the networks
     could not be followed, or it fits closely without an environment that was not built.
     """
+    if footprint.refused:
+        return False
     verdicts = [host_fits(footprint, budget)]
     if footprint.gpu is not None:
         verdicts.append(gpu_fits(footprint, budget))

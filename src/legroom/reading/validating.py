@@ -277,7 +277,9 @@ class _Check:
         """Refuse what only running the script could tell, all of it at once, with the options that would give it."""
         if self.draft.not_followed is not None:
             line, text = self.draft.not_followed
-            message = f"{text} may change what is trained, so that only running the script could tell what it needs"
+            message = (
+                f"{text} may change what is trained or how much at a time, so that only running the script could tell"
+            )
             raise NotKnownYet(message, path=self.draft.path, line=line)
         missing = {
             key: where

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,8 +57,8 @@ def outcome_text(
     *,
     run: str = "",
     progress: Sequence[Progress] = (),
-    reminder: str = "",
-    export: tuple[str, str] = ("elsewhere", "FILE"),
+    again: str = "",
+    export: tuple[str, str] = ("elsewhere", ""),
 ) -> Iterator[Part]:
     """Yield the report of a training.
 
@@ -67,8 +66,8 @@ def outcome_text(
         directory: where the training wrote.
         run: the name or the file of the run, as the user gave it.
         progress: all of it, those before a resume included, for the reward before and after.
-        reminder: options to repeat in the command that goes on, as `--timesteps 5000`.
-        export: where the policy can be used, and the file that it is exported to; no file: it cannot be exported.
+        again: the command that goes on.
+        export: where the policy can be used, and the command that exports it; none: it cannot be exported.
     """
     yield Styled(headline(outcome, run or str(directory)), _STATUS[outcome.status])
     if outcome.error:
@@ -87,7 +86,7 @@ def outcome_text(
         yield ""
         yield results
     yield ""
-    yield from _closing_table(outcome, run, directory, reminder, export)
+    yield from _closing_table(outcome, directory, again, export)
 
 
 def retreat_lines(outcome: Outcome) -> Iterator[Part]:
@@ -108,7 +107,7 @@ def headline(outcome: Outcome, run: str) -> str:
 def peak_table(outcome: Outcome) -> Table:
     """Return the peaks, predicted and measured."""
     table = Table(["peak memory", "predicted", "measured", "difference"], "lrrr")
-    for name, peak in (("host", outcome.peaks.host), ("GPU", outcome.peaks.gpu)):
+    for name, peak in (("host (libraries counted once)", outcome.peaks.host), ("GPU", outcome.peaks.gpu)):
         if peak is not None:
             table.add(name, *_against(peak), style="bold")
     return table
@@ -181,9 +180,7 @@ def _shown(value: object) -> str:
     return "–" if value is None else number_text(value) if isinstance(value, float) else str(value)
 
 
-def _closing_table(
-    outcome: Outcome, run: str, directory: Path, reminder: str, export: tuple[str, str]
-) -> Iterator[Part]:
+def _closing_table(outcome: Outcome, directory: Path, again: str, export: tuple[str, str]) -> Iterator[Part]:
     table = Table(["", ""], "vw")  # a path that is broken cannot be copied
     for name, what in _CONTENTS:
         if (directory / name).exists():
@@ -191,17 +188,15 @@ def _closing_table(
     if table.rows:
         yield table
         yield ""
-    where = shlex.quote(str(directory))
     if outcome.parameters_sha256:
         yield f"parameters (SHA-256) {outcome.parameters_sha256}"
     if outcome.status == "finished":
-        use, name = export
-        if name:
+        use, command = export
+        if command:
             yield f"to use the policy {use}:"
-            yield Styled(f"  legroom export {where} {name}", "cyan")
+            yield Styled(f"  {command}", "cyan")
     elif outcome.resume is None:
         yield Styled("no checkpoint to continue from", "yellow")
     else:
         yield f"to continue, {_RESUME[outcome.resume]}:"
-        command = ("  legroom train", shlex.quote(run) if run else "RUN", reminder, "--out", where, "--resume")
-        yield Styled(" ".join(filter(None, command)), "cyan")
+        yield Styled(f"  {again}", "cyan")

@@ -149,6 +149,7 @@ def whole_page(title: str, body: Iterable[str]) -> str:
     inside = "\n".join(part for part in body if part)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="generator" content="legroom">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'

@@ -125,9 +125,9 @@ def comparison_text(predictions: Sequence[Prediction], unread: Sequence[tuple[st
 
 def _comparison_verdict(predictions: Sequence[Prediction], unread: int = 0) -> Styled:
     """Return how many of several runs fit, and which."""
-    fitting = [p.footprint.name for p in predictions if p.fits and not p.refused]
+    fitting = [p.footprint.name for p in predictions if p.fits]
     unknown = sum(p.fits is None for p in predictions) + unread
-    refused = sum(p.refused for p in predictions)
+    refused = sum(bool(p.footprint.refused) for p in predictions)
     named = ", ".join(fitting[:3]) + (f" and {len(fitting) - 3} more" if len(fitting) > 3 else "")
     text = f"{len(fitting) or 'none'} of {len(predictions) + unread} runs fit{'s' if len(fitting) == 1 else ''}"
     text += (f": {named}" if named else "") + (f"; unknown for {unknown}" if unknown else "")
@@ -145,7 +145,7 @@ def comparison_table(predictions: Sequence[Prediction]) -> Table:
         spare=("observation", "reduction"),
     )
     first = predictions[0].footprint.host.nbytes
-    largest = max((p for p in predictions if p.fits and not p.refused), key=_everything, default=None)
+    largest = max((p for p in predictions if p.fits), key=_everything, default=None)
     for p in predictions:
         gpu = p.footprint.gpu
         table.add(
@@ -274,6 +274,8 @@ def remark_lines(p: Prediction) -> Iterator[Part]:
 def verdict_text(p: Prediction) -> str:
     """Return whether it fits, and where it does not."""
     short = shortfall(p.footprint, p.budget)
+    if p.footprint.refused:
+        return f"invalid, whatever the memory (the error below); {need_text(p.footprint, p.budget)}".removesuffix("; ")
     if short:
         return f"does not fit: {short}"
     if p.footprint.unseen:
@@ -369,7 +371,7 @@ def _everything(p: Prediction) -> int:
 
 
 def _yes_or_no(p: Prediction) -> Styled:
-    if p.refused:
+    if p.footprint.refused:
         return Styled("no: invalid", "red")
     return {True: Styled("yes", "green"), False: Styled("no", "red"), None: Styled("?")}[p.fits]
 

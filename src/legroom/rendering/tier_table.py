@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from legroom.fitting.changes import differences
 from legroom.fitting.tiers import Named, Recommendation, Tier
+from legroom.model.data import plain
+from legroom.model.plan import Change, Plan
+from legroom.model.run import Run
 from legroom.rendering.console import document
 from legroom.rendering.layout import Part, Styled, Table, verdict
 from legroom.rendering.plan_text import PRICE_STYLES, budget_text, peaks_data, plan_data, plan_text
@@ -117,7 +122,7 @@ def _plain_table(tiers: Sequence[Tier]) -> Table:
             table.add(_card(tier), style="dim")
             table.rows[-1][-1] = Styled(f"needs {format_size(gpu.high)}" if gpu else "does not fit", "bold red")
             continue
-        price = max((turn.price for turn in tier.plan.turns), key=list(PRICE_STYLES).index, default="as it is")
+        price = _dearest(tier.plan)
         table.add(
             _card(tier), f"{tier.n_envs:,}", f"{tier.batch:,}",
             f"{tier.minibatches:,}" if tier.minibatches else "-", f"{tier.micro_batch:,}" if tier.micro_batch else "-",
@@ -127,17 +132,81 @@ def _plain_table(tiers: Sequence[Tier]) -> Table:
     return table
 
 
-def recommendation_text(workload: str, found: Recommendation) -> Iterator[Part]:
-    """Yield the named run to take, all of them beside the budget, and what the knobs would give instead."""
-    plan, gpu = found.plan, found.plan.after.gpu is not None
-    recommended = recommended_line(found.chosen)
+def host_tiers_json(plans: Sequence[Plan], notes: Sequence[str] = ()) -> str:
+    """Return a row per size of host memory as JSON, each with its whole plan."""
+    rows = [{"ram": plan.budget.ram, "name": plan.asked.name, **plan_data(plan)} for plan in plans]
+    return document({"tiers": rows, "notes": list(notes)})
+
+
+def host_tiers_text(name: str, plans: Sequence[Plan]) -> Iterator[Part]:
+    """Yield from which size of host memory on it fits, and a row per size."""
+    first = next((plan for plan in plans if plan.fits), None)
+    if first is None:
+        yield verdict("fits no size of RAM given", "bold red")
+    else:
+        yield verdict(f"fits from {format_size(first.budget.ram or 0)} of RAM", "green")
+    yield Styled(f"{name} by host memory", "bold")
+    yield host_tiers_table(plans)
+
+
+def host_tiers_table(plans: Sequence[Plan]) -> Table:
+    """Return a row per size of host memory: the run, what is turned, its price."""
+    table = Table(["RAM", "run", "host at most", "price", "with"], "rlrlw")
+    for plan in plans:
+        price = _dearest(plan) if plan.fits else "does not fit"
+        style = PRICE_STYLES.get(price, "" if plan.fits else "bold red")
+        cells = (plan.asked.name, format_size(plan.after.host.high), Styled(price, style))
+        table.add(format_size(plan.budget.ram or 0), *cells, ", ".join(turn.name for turn in plan.turns) or "-")
+    return table
+
+
+def _dearest(plan: Plan) -> str:
+    return max((turn.price for turn in plan.turns), key=list(PRICE_STYLES).index, default="as it is")
+
+
+def train_command(name: str, plan: Plan, again: Sequence[str]) -> str:
+    """Return the command that trains the plan; `again` are the options that gave the run and the budget."""
+    return shlex.join(["legroom", "train", name, *(["--fit"] if plan.turns else []), *again])
+
+
+def recommendation_text(workload: str, found: Recommendation, again: Sequence[str]) -> Iterator[Part]:
+    """Yield the named run to train and why, all of them beside the budget, and the way to train the default one."""
+    gpu, recommended = found.plan.after.gpu is not None, recommended_line(found, again)
     yield verdict(recommended.text, recommended.style)
-    yield Styled(f"{workload} within {budget_text(plan.budget, gpu=gpu)}", "bold")
-    yield named_table(found.named, gpu=gpu)
+    yield Styled(f"{workload} within {budget_text(found.plan.budget, gpu=gpu)}", "bold")
+    yield from reason_lines(found)
     yield ""
-    if plan.turns or found.chosen is None:
-        yield "with savings instead:"
-        yield from plan_text(plan)
+    yield named_table(found.named, gpu=gpu)
+    if found.chosen is not None and found.shown.turns:
+        yield ""
+        yield from plan_text(found.shown)
+    if found.chosen != found.plan.asked:
+        full = found.plan.asked.name
+        yield ""
+        if found.plan.fits:
+            yield f"to train {full} in the same memory: {train_command(full, found.plan, again)}"
+        yield from plan_text(found.plan)
+
+
+def reason_lines(found: Recommendation) -> Iterator[str]:
+    """Yield why that run, and what learns otherwise in it than in the default one."""
+    chosen, full, passed = found.chosen, found.plan.asked, ", ".join(found.passed)
+    if chosen is None:
+        yield f"every run of it needs another learning to fit: {passed}"
+    elif chosen == full:
+        yield f"why: {chosen.name} is the default, and nothing that it learns has to change"
+    else:
+        yield f"why: the first that fits as it learns; {passed} would have to learn otherwise"
+        yield f"what it costs beside {full.name}: {'; '.join(learning_changes(full, chosen))}"
+
+
+def learning_changes(full: Run, chosen: Run) -> list[str]:
+    """Return the settings that decide what is learned, in which the runs differ."""
+    parts = ("hyperparams", "policy", "env.grid", "env.kwargs", "env.n_envs", "env.frame_stack")
+    changes = [each for each in differences(full, chosen) if each.key.startswith(parts)]
+    if full.total_timesteps != chosen.total_timesteps:
+        changes.append(Change("total_timesteps", full.total_timesteps, chosen.total_timesteps))
+    return [f"{each.key.removeprefix('hyperparams.')} {plain(each.before)} -> {plain(each.after)}" for each in changes]
 
 
 def named_table(named: Sequence[Named], *, gpu: bool) -> Table:
@@ -154,23 +223,26 @@ def named_table(named: Sequence[Named], *, gpu: bool) -> Table:
     return table
 
 
-def recommended_line(chosen: Named | None) -> Styled:
-    """Return which of them to take."""
-    if chosen is None:
-        return Styled("none of them fits as it is", "bold red")
-    how = "as it is" if chosen.fits else "with free savings, which train applies by itself"
-    return Styled(f"recommended: legroom train {chosen.run.name} ({how})", "green")
+def recommended_line(found: Recommendation, again: Sequence[str] = ()) -> Styled:
+    """Return which of them to train."""
+    if found.chosen is None:
+        return Styled("none of them fits with the learning it is written for", "bold red")
+    how = {"as it is": "as it is", "free": "with free savings"}.get(_dearest(found.shown), "same results, slower")
+    return Styled(f"recommended: {train_command(found.chosen.name, found.shown, again)} ({how})", "green")
 
 
-def recommendation_json(found: Recommendation) -> str:
+def recommendation_json(found: Recommendation, again: Sequence[str] = ()) -> str:
     """Return the plan of the recommended run as the contract has it, and beside it what else there is."""
     rows = [
         {"name": each.run.name, "fits": each.fits, "fits_with_free": each.fits_freely, **peaks_data(each.footprint)}
         for each in found.named
     ]
+    chosen = found.chosen
     more = {
         "named": rows,
-        "recommended": None if found.chosen is None else found.chosen.run.name,
+        "recommended": None if chosen is None else chosen.name,
+        "command": None if chosen is None else train_command(chosen.name, found.shown, again),
+        "why": list(reason_lines(found)),
         "instead": plan_data(found.plan),
     }
     return document(plan_data(found.shown) | more)

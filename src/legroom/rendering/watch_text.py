@@ -37,6 +37,7 @@ FIRST_LINE_S, MOST_APART_S = 10.0, 600.0  # of the lines into a file or a pipe; 
 LINE, WIPE = "\x1bD\x1b[1A\x1b7\x1b[E\x1b[K{}\x1b[J\x1b8", b"\x1b7\x1b[E\x1b[J\x1b8"
 FULL_SCREEN, FULL_SCREEN_ENDS = b"\x1b[?1049h", b"\x1b[?1049l"  # the command draws a screen of its own
 BAR = 16
+STALE_S, STALE_SHARE = 3.0, 0.15  # of the time: a forecast that was not made again
 LONGEST_COMMAND = 36
 LIMIT_NAMES = {"container": "what the container has", "machine": "what the machine has"}
 ROLE_NAMES: dict[Role, str] = {"trainer": "trainer", "workers": "env workers", "others": "others"}
@@ -248,7 +249,9 @@ def forecast_text(watched: Watched) -> str | None:
     trace = watched.trace
     if not trace.forecasts or watched.limit is None or trace.verdict == "ok":
         return None
-    coming = trace.forecasts[-1]
+    coming, end = trace.forecasts[-1], trace.samples[-1].t
+    if end - coming.made > max(STALE_S, STALE_SHARE * end):  # later looks foretold nothing
+        return None
     unless = "" if coming.certain or trace.verdict == "leak" else ", unless it settles before"
     low, high = duration_text(coming.earliest), duration_text(coming.latest or 0)
     band = f" ({low} to {high})" if coming.certain and low != high else ""

@@ -15,12 +15,12 @@ from legroom.errors import BadInput
 from legroom.storing.budget import Options
 from legroom.storing.buffers import LeanBuffer, fills, parts_of, shapes_of, stands_for
 from legroom.storing.outputs import Decoded
-from legroom.storing.replay_ahead import Pair, ReplayAhead, Rows
 from legroom.storing.ring import Ring
 from legroom.storing.small_arrays import Flags
 from legroom.storing.stored_array import StoredArray
 from legroom.storing.tensors import outputs_for
 
+Pair = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]  # observations and next observations, by key
 BOOL, BYTE = np.dtype(bool), np.dtype(np.uint8)  # each is one object: compared faster than a dtype with a type
 ENDED = np.array([0, 1, 0, 0], np.float32)  # by the bits of dones (1) and timeouts (2): an end by a time limit is none
 
@@ -38,9 +38,6 @@ class LeanReplay(LeanBuffer):
     samples: ClassVar[dict[bool, Any]] = {}
     known_adds: ClassVar[tuple[Any, ...]] = ()
     n_steps = 1
-    ahead: ReplayAhead | None = None
-    prefetch = True
-    _before_drawing: bytes | None = None
     observations: Any
     next_observations: Any
     dones: Any
@@ -84,7 +81,6 @@ class LeanReplay(LeanBuffer):
     def reset(self: Any) -> None:
         """Forget all transitions."""
         super().reset()  # type: ignore[misc]
-        self.let_go_ahead()
         for ring in self.columns.values():
             ring.clear()
 
@@ -93,17 +89,11 @@ class LeanReplay(LeanBuffer):
         take_over = super().prepare(state)
 
         def anew() -> None:
-            self.let_go_ahead()
             take_over()
             for ring in self.columns.values():
                 ring.newest = (self.pos - 1) % self.buffer_size if self.pos or self.full else -1  # type: ignore[attr-defined]
 
         return anew
-
-    def let_go_ahead(self: Any) -> None:
-        """Let go of what was decoded ahead of time: rows change in another way than by `add`."""
-        if self.ahead is not None:
-            self.ahead.close()
 
     def add(self: Any, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: Any) -> None:
         """Add one transition of every environment."""
@@ -140,19 +130,14 @@ class LeanReplay(LeanBuffer):
         if self.pos == self.buffer_size:
             self.full, self.pos = True, 0
 
-    def transitions(self: Any, rows: np.ndarray, envs: np.ndarray, env: Any = None, pair: Pair | None = None) -> Any:
-        """Return the one-step transitions of these rows and environments, drawing no random numbers.
-
-        Args:
-            pair: their observations and next observations, where they have been read already.
-        """
+    def transitions(self: Any, rows: np.ndarray, envs: np.ndarray, env: Any = None) -> Any:
+        """Return the one-step transitions of these rows and environments, drawing no random numbers."""
         if self.n_steps > 1:
             raise BadInput(
                 f"n_steps is {self.n_steps}; reading (rows, environments) directly needs n_steps 1", hint="n_steps=1"
             )
-        pair = pair or self._read_pairs(rows, envs)
         is_dict = isinstance(self.observation_space, spaces.Dict)
-        before, after = (self._tensors(one if is_dict else one[""], env) for one in pair)
+        before, after = (self._tensors(one if is_dict else one[""], env) for one in self._read_pairs(rows, envs))
         # a row of one environment after the other: taken much faster than by two indices
         flat = rows if self.n_envs == 1 else rows * self.n_envs + envs
         rewards = self.rewards.reshape(-1).take(flat).reshape(-1, 1)
@@ -188,20 +173,7 @@ class LeanReplay(LeanBuffer):
         # drawn as SB3 draws it; of one environment it draws zeros, and no random number is used up
         size = (len(batch_inds),)
         envs = np.zeros(size, np.int64) if self.n_envs == 1 else np.random.randint(0, high=self.n_envs, size=size)
-        return self.transitions(batch_inds, envs, env, self._pairs_ahead(batch_inds, envs))
-
-    def _pairs_ahead(self: Any, rows: np.ndarray, envs: np.ndarray) -> Pair | None:
-        before, self._before_drawing = self._before_drawing, None
-        if self.ahead is None or before is None or self.n_steps > 1 or self.optimize_memory_usage:
-            return None
-        count, ever = self.buffer_size if self.full else self.pos, max(ring.count for ring in self.columns.values())
-        return self.ahead.pairs(rows, envs, Rows(count, self.pos, ever, self.buffer_size, self.n_envs), before)
-
-    def look_ahead(self: Any) -> None:
-        """Note that indices are about to be drawn as SB3 draws them, so that the next ones can be guessed."""
-        if self.ahead is None and self.prefetch:
-            self.ahead = ReplayAhead(self._read_pairs)
-        self._before_drawing = None if self.ahead is None else self.ahead.before_drawing()
+        return self.transitions(batch_inds, envs, env)
 
 
 class OneArray(StoredArray):

@@ -47,6 +47,12 @@ class SweepFolder:
         data = {"legroom": 1, "sweep": identity, "trials": [_trial_data(trial) for trial in trials]}
         self._write(PLAN, seal(data, default=str))  # a resume trains what it says
 
+    def forget_unless_begun(self) -> None:
+        """Delete the plan of a sweep of which no trial was begun."""
+        if not (self.path / TRIALS).exists():
+            (self.path / PLAN).unlink(missing_ok=True)
+            self.go()
+
     def identity(self) -> dict[str, Any] | None:
         """Return what tells this sweep from another one; None where none was begun.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.backends.base import require_packages
-from legroom.errors import BadInput
+from legroom.errors import BadInput, LegroomError
 from legroom.extras import needs
 from legroom.machine import probe
 from legroom.model.machine import Machine
@@ -18,7 +18,7 @@ from legroom.model.run import Run
 from legroom.reading import read
 from legroom.sweeping.grid import Parameter, Point
 from legroom.sweeping.sweep_folder import SweepFolder
-from legroom.sweeping.trial import SERVICES_NBYTES, Mode, Sweep, SweepView, Trial
+from legroom.sweeping.trial import SERVICES_NBYTES, Mode, Sweep, SweepView, TooLarge, Trial
 from legroom.sweeping.trial_plan import check_trust, make_trials
 from legroom.training.run_folder import RunFolder
 from legroom.units import format_size
@@ -103,10 +103,14 @@ def sweep_grid(
         mapped = max(trial.mapped for trial in trials)
         once = f", {format_size(mapped)} for libraries that all share" if mapped else ""
         begin(f"{len(trials)} trials in {task.out}; each requests {each}{once}; {format_size(declared)} declared")
-        swept = run_sweep(
-            trials, folder, cluster=task.cluster, declared=declared, num_cpus=max(machine.cores, 1),
-            concurrent=task.concurrent, show=show, say=say,
-        )  # fmt: skip
+        try:
+            swept = run_sweep(
+                trials, folder, cluster=task.cluster, declared=declared, num_cpus=max(machine.cores, 1),
+                concurrent=task.concurrent, show=show, say=say,
+            )  # fmt: skip
+        except (TooLarge, LegroomError):
+            folder.forget_unless_begun()  # so that the corrected command can have the folder
+            raise
         seconds = time.monotonic() - began
         ended = Sweep(task.target, task.metric, task.mode, swept.declared, swept.results, seconds, swept.most_at_once)
         folder.write_result(ended.to_json())

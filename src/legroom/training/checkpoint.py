@@ -69,7 +69,9 @@ class Checkpoint:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self.files: dict[str, dict[str, Any]] = _manifest(self.path)
+        manifest = _manifest(self.path)
+        self.files: dict[str, dict[str, Any]] = manifest["files"]
+        self.passing = bool(manifest.get("passing"))  # of a moment within an iteration
         self._state: dict[str, Any] | None = None
 
     @property
@@ -161,6 +163,7 @@ class Checkpoints:
         *,
         link: Mapping[str, Path] | None = None,
         files: Mapping[str, Callable[[Path], None]] | None = None,
+        passing: bool = False,
     ) -> Path:
         """Write a checkpoint, delete the ones that are too many, and return its path.
 
@@ -169,6 +172,7 @@ class Checkpoints:
             data: all else, as JSON.
             link: further files that an earlier checkpoint has already: their names and paths.
             files: further files: their names, and what writes each to a path.
+            passing: it is of a moment within an iteration, and deleted as soon as there is a later one.
 
         Raises:
             BadInput: it cannot be written; the earlier ones are as they were.
@@ -179,7 +183,8 @@ class Checkpoints:
             make_directory(self.folder)
             temporary = new_temporary(self.directory)
             try:
-                self._fill(temporary, step, tensors, data, link or {}, files or {})
+                about = {"step": step, "passing": True} if passing else {"step": step}
+                self._fill(temporary, about, tensors, data, link or {}, files or {})
                 put_in_place(temporary, path)
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -269,7 +274,7 @@ class Checkpoints:
     def _fill(
         self,
         folder: Path,
-        step: int,
+        about: Mapping[str, Any],
         tensors: Mapping[str, np.ndarray],
         data: Mapping[str, Any],
         link: Mapping[str, Path],
@@ -291,7 +296,7 @@ class Checkpoints:
         with _Entry(folder, RAW, manifest) as file:
             index = write_raw(file, others)
         with _Entry(folder, STATE, manifest) as file:
-            file.write(json.dumps({"legroom": VERSION, "step": step, "data": data, "arrays": index}).encode())
+            file.write(json.dumps({"legroom": VERSION, **about, "data": data, "arrays": index}).encode())
         for name, write in files.items():
             write(folder / name)
             manifest[name] = {"bytes": (folder / name).stat().st_size, "sha256": _sha256(folder / name)}
@@ -303,7 +308,7 @@ class Checkpoints:
                 "bytes": (folder / name).stat().st_size,
                 "sha256": _sha256(folder / name),
             }
-        (folder / MANIFEST).write_bytes(seal({"legroom": VERSION, "step": step, "files": manifest}, indent=1))
+        (folder / MANIFEST).write_bytes(seal({"legroom": VERSION, **about, "files": manifest}, indent=1))
         sync_all([folder / name for name in (*new, MANIFEST)])
         sync_directory(folder)
 
@@ -340,6 +345,8 @@ class Checkpoints:
             checkpoint, reason = _verified(path, contents=False)
             if checkpoint is None:
                 self.damaged.append((path, reason))
+            elif checkpoint.passing:
+                delete(path, self.directory)
             elif room > 0:
                 room -= 1
             elif checkpoint.step not in stay:
@@ -422,7 +429,7 @@ def _not_numbers(checkpoint: Checkpoint) -> str:
     return ""
 
 
-def _manifest(path: Path) -> dict[str, dict[str, Any]]:
+def _manifest(path: Path) -> dict[str, Any]:
     try:
         content = unseal(read_document(path / MANIFEST), path)
         files: dict[str, dict[str, Any]] = content["files"]
@@ -434,7 +441,7 @@ def _manifest(path: Path) -> dict[str, dict[str, Any]]:
         raise BadInput(f"{MANIFEST} is damaged", path=path) from error
     if not plain or STATE not in files or step != _step_of(path):
         raise BadInput(f"{MANIFEST} belongs to another checkpoint", path=path)
-    return files
+    return content
 
 
 def _is_entry(name: str, entry: dict[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 Everything heavy or foreign happens here: the libraries, the user's environment. The parent (`training.supervise`) gets
 one JSON line per event through a pipe; what the environment prints goes to the log. A backend's `Learner` does the
 iterations; whatever is the same for all libraries is done here, at *iteration boundaries*: the moments at which a
-learner's state is complete, without a half-filled rollout.
+learner's state is complete. A learner may have such moments within an iteration, too (`within`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TrainingLoop:
         self.send = events.send
         self.iteration = 0
         self._backend = backend_of(task.run)
-        self._signals = StopSignals(lambda: self.send("stopping", step=self._timesteps))
+        self._signals = StopSignals(self._stopping)
         self._checkpoints = Checkpoints(Path(task.out), keep=task.keep, keep_best=task.keep_best)
         self._finite = FiniteWatch()
         self._evaluated: tuple[int, float] | None = None  # step and mean of the last evaluation
@@ -80,6 +80,7 @@ class TrainingLoop:
         self._began = self._told = self._iteration_began = time.monotonic()
         self._began_at = self._iteration_began_at = 0
         self._elapsed_before_s = 0.0
+        self._phase: TrainingPhase = "start"
 
     @property
     def is_saving(self) -> bool:
@@ -132,7 +133,7 @@ class TrainingLoop:
             raise KeyboardInterrupt from None
         with suppress(Abandoned):
             learner.run(self)
-            if learner.timesteps >= learner.total_timesteps and learner.evaluation_due(finished=True):
+            if self._is_finished(learner) and learner.evaluation_due(finished=True):
                 self._checkpoint(learner)  # what is learned comes before what it is worth
                 self._evaluate(learner)
         return self._end(learner)
@@ -157,12 +158,13 @@ class TrainingLoop:
             self._elapsed_before_s = float(kept.get("elapsed_s", 0.0))
             self._why_not_exact = str(kept.get("why_not_exact", "")) or unlike
             self._finite.suspicion = Suspicion.from_json(kept.get("suspicion"))
-            self._pace.written_at_step = checkpoint.step
+            self._pace.written_at_step, self._pace.written_at_place = checkpoint.step, learner.place
             how = f"not bit-exact: {self._why_not_exact}" if self._why_not_exact else "exact"
             self.say(f"resuming from step {checkpoint.step:,} ({how})")
         if self._task.keep_best and self._run.eval is None and learner.evaluation_due(finished=True) is None:
             self.say("warning: checkpoint.keep_best keeps nothing, since nothing is evaluated: eval: {every: N}")
-        self._evaluated_at = learner.timesteps
+        kept = checkpoint.data.get("legroom", {}) if checkpoint is not None else {}
+        self._evaluated_at = int(kept.get("evaluated_at", learner.timesteps))
         self._began = time.monotonic()  # compiling and building would spoil the steps per second
         self._began_at = learner.timesteps
 
@@ -177,8 +179,8 @@ class TrainingLoop:
             raise BadInput(reason, path=checkpoint.path, hint="--resume tries again") from error
 
     def _end(self, learner: Learner) -> int:
-        finished = learner.timesteps >= learner.total_timesteps
-        if learner.timesteps and not self._checkpoint_patiently(learner) and finished:
+        finished = self._is_finished(learner)
+        if not self._checkpoint_patiently(learner) and finished:
             message = f"training after step {self._pace.written_at_step or 0:,} could not be saved"
             self.send("failed", message=message, step=self._timesteps, exact=self._goes_on_exactly, cause="disk")
             return EXIT_TRAINING_FAILED
@@ -206,6 +208,13 @@ class TrainingLoop:
     def _stopped(self) -> int:
         self.send("stopped", step=self._timesteps, exact=self._goes_on_exactly)
         return EXIT_INTERRUPTED
+
+    def _stopping(self) -> None:
+        """Tell what comes of the first request to stop."""
+        within = self._learner is not None and self._learner.stops_within
+        self.send(
+            "stopping", step=self._timesteps, within=within, last=self._pace.written_at_step, age_s=self._pace.age_s
+        )
 
     def _retreated(self) -> int:
         self.send("retreated", step=self._timesteps)
@@ -266,6 +275,10 @@ class TrainingLoop:
     def _timesteps(self) -> int:
         return max(self._resumed_from, self._learner.timesteps if self._learner is not None else 0)
 
+    @staticmethod
+    def _is_finished(learner: Learner) -> bool:
+        return learner.timesteps >= learner.total_timesteps and not learner.is_within
+
     @property
     def _goes_on_exactly(self) -> bool | None:
         """Whether a resume repeats the uninterrupted training to the bit; None where there is nothing to resume."""
@@ -281,7 +294,7 @@ class TrainingLoop:
         assert learner is not None
         if self._finite.in_doubt:
             self._finite.check(learner.capture(self._checkpoints.newest).tensors, learner.timesteps)
-        if self.iteration and self._checkpoint_is_due(learner):
+        if self._checkpoint_is_due(learner):
             self._checkpoint(learner)
         if self._evaluation_is_due(learner):
             self._evaluate(learner)
@@ -290,7 +303,11 @@ class TrainingLoop:
         return False
 
     def _checkpoint_is_due(self, learner: Learner) -> bool:
+        if self._pace.written_at_step is None:  # the beginning: environments may be slow, and their seeds forgotten
+            return True
         every, took = self._task.checkpoint_every, time.monotonic() - self._iteration_began
+        if every is None and self._pace.is_overdue():
+            return True
         if every is None and took >= LONG_ITERATION_S and self._pace.last_seconds <= LONG_ITERATION_SHARE * took:
             return self._pace.written_at_step != learner.timesteps  # so that a stop in the middle loses nothing before
         return self._pace.is_due(learner.timesteps, every=every or learner.checkpoint_every)
@@ -304,13 +321,13 @@ class TrainingLoop:
         Raises:
             NotFinite: what is learned is not worth keeping; the earlier checkpoints are as they were.
         """
-        step = learner.timesteps
-        if self._pace.written_at_step == step and not anew:
+        step, place = learner.timesteps, learner.place
+        if (self._pace.written_at_step, self._pace.written_at_place) == (step, place) and not anew:
             return True
         self.phase("checkpoint")
         self._signals.writing = True
         try:
-            with self._pace.writing(step):
+            with self._pace.writing(step, place):
                 path = self._write(learner)
         except BadInput as error:
             self.say(f"warning: {error}; training continues")
@@ -333,11 +350,28 @@ class TrainingLoop:
         if self._finite.suspicion is not None:
             kept["suspicion"] = self._finite.suspicion.to_json()
             self._checkpoints.suspect_since = self._finite.suspicion.step
-        if self._evaluated is not None and self._evaluated[0] == step:
+        if learner.is_within:
+            kept["evaluated_at"] = self._evaluated_at
+        elif self._evaluated is not None and self._evaluated[0] == step:
             kept["evaluation"] = self._evaluated[1]
         data = {**state.data, "legroom": kept | {"elapsed_s": self._elapsed_s}}
         files = {**state.files, **self._copy_of_run()}
-        return self._checkpoints.write(learner.timesteps, state.tensors, data, link=state.link, files=files)
+        about = (step, state.tensors, data)
+        return self._checkpoints.write(*about, link=state.link, files=files, passing=learner.is_within)
+
+    def within(self) -> None:
+        """Write a checkpoint within an iteration where the last one is too old.
+
+        Raises:
+            Abandoned: somebody asked to stop; `_end` writes the checkpoint.
+        """
+        if self._signals:
+            raise Abandoned
+        learner = self._learner
+        if learner is not None and self._task.checkpoint_every is None and self._pace.is_overdue():
+            phase = self._phase
+            self._checkpoint(learner)
+            self.phase(phase)
 
     def _copy_of_run(self) -> dict[str, Callable[[Path], None]]:
         """Return run.json as a file of the checkpoint: where the folder's own is damaged, it comes back from there."""
@@ -440,6 +474,7 @@ class TrainingLoop:
 
     def phase(self, phase: TrainingPhase) -> None:
         """Tell the parent what begins now."""
+        self._phase = phase
         self.send("phase", phase=phase, step=self._timesteps)
 
     def in_background(self, function: Callable[[], Result], *, needed: bool, within_s: float | None = None) -> Result:

@@ -1,9 +1,4 @@
-"""Which of a workload's runs `legroom train WORKLOAD --fit` trains, and how shortages are put into words.
-
-A workload's runs are one idea in several sizes. The one to train is the first of them, the default at the head, that
-fits as it is or by knobs that leave what is learned alone: smaller pieces of a minibatch instead of a smaller network.
-Only where no knob of that kind is left, the next smaller run is better than the larger one with a changed learning.
-"""
+"""Says which of a workload's runs `legroom train WORKLOAD --fit` trains, and puts shortages into words."""
 
 from __future__ import annotations
 
@@ -12,16 +7,12 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from legroom.fitting.predictor import Predictor
-from legroom.fitting.search import fit
+from legroom.fitting.tiers import until_one_fits
 from legroom.model.footprint import Footprint
-from legroom.model.plan import PRICES
 from legroom.model.run import Run
-from legroom.model.verdict import Budget, fits
-from legroom.named_runs import find_workload
+from legroom.model.verdict import Budget
 from legroom.training.train import turned_knobs
 from legroom.units import format_size
-
-SAME_LEARNING = PRICES[:2]
 
 
 class Console(Protocol):
@@ -43,14 +34,6 @@ class Console(Protocol):
         """Ask, where there is somebody to answer."""
 
 
-def in_order(workload: str, runs: Sequence[Run]) -> list[Run]:
-    """Return a workload's runs with its default first, without those that are another training than it."""
-    known = find_workload(workload)
-    default = f"{workload}:{known.default}" if known is not None else ""
-    apart = {f"{workload}:{run}" for run in known.apart} if known is not None else set()
-    return sorted((run for run in runs if run.name not in apart), key=lambda run: run.name != default)
-
-
 def choose(
     runs: Sequence[Run], look: Callable[[Run], Predictor], budget: Budget, console: Console
 ) -> tuple[Run, tuple[Run, Footprint] | None]:
@@ -61,28 +44,29 @@ def choose(
     Args:
         look: predicts a run; not asked for those after the one that is chosen.
     """
-    for asked in runs:
-        with console.busy(f"predicting {asked.name}"):
-            predictor = look(asked)
-            chosen = predictor.freely()
-            footprint = predictor.footprint(chosen)
-        if fits(footprint, budget) is not False:
-            said = f"{asked.name} fits: {needs(footprint)}"
-            console.tell(f"{unknown_words(asked, footprint) or said}; training it as it is")
-            return asked, (chosen, footprint)
-        with console.busy(f"{asked.name} does not fit; looking for a plan that fits"):
-            plan = fit(chosen, budget, predictor, allow=SAME_LEARNING)
-        head = shortage(asked, footprint, budget)
-        if plan.fits:
-            knobs = words(turned_knobs(chosen, plan.run))
+
+    def seen(run: Run) -> Predictor:
+        with console.busy(f"predicting {run.name}"):
+            return look(run)
+
+    for asked, plan, taken in until_one_fits(runs, seen, budget):
+        if not taken:
+            console.tell(f"{shortage(asked, plan.before, budget)}; it cannot fit without changing the training")
+            continue
+        if plan.turns:
+            knobs, head = words(turned_knobs(plan.asked, plan.run)), shortage(asked, plan.before, budget)
             console.tell(f"{head}; with {knobs}, it needs {needs(plan.after)}, same results: training that")
-            return asked, (plan.run, plan.after)
-        console.tell(f"{head}; it cannot fit without changing the training")
+        else:
+            said = unknown_words(asked, plan.after) or f"{asked.name} fits: {needs(plan.after)}"
+            console.tell(f"{said}; training it as it is")
+        return asked, (plan.run, plan.after)
     return runs[0], None
 
 
 def shortage(asked: Run, footprint: Footprint, budget: Budget) -> str:
-    """Return what a run needs and what there is, as text."""
+    """Return what a run needs and what there is, as text; or why its library refuses it."""
+    if footprint.refused:
+        return f"{asked.name} is invalid: {footprint.refused}"
     place, peak, have = "host", footprint.host, budget.ram or 0
     if footprint.gpu is not None and peak.high <= budget.usable(have):
         place, peak, have = "GPU", footprint.gpu, budget.vram or 0

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -22,11 +22,11 @@ from legroom.fitting.retreat import retreat
 from legroom.fitting.search import fit
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
-from legroom.model.plan import PRICES, Plan, Price
+from legroom.model.plan import PRICES, SAME_LEARNING, Plan, Price
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import DeviceName, add_up, choose_device, gather
-from legroom.training.choosing import SAME_LEARNING, Console, choose, shortage, unknown_words, words
+from legroom.training.choosing import Console, choose, shortage, unknown_words, words
 from legroom.training.differing import Differences, changing_learning, differences, listed, refuse, with_changes
 from legroom.training.failing import Failure
 from legroom.training.run_folder import Predicted, RunFolder
@@ -56,7 +56,6 @@ class Request:
         plain: as the library does it, without savings.
         fit: with knobs turned until it fits, those that change what is learned too.
         cluster: local, auto, or the address of a cluster; None: nothing was said.
-        repeat: options that a resume needs again, with what was given.
         allow_changes: a resume may take over what changes learning.
     """
 
@@ -69,7 +68,6 @@ class Request:
     cluster: str | None = None
     pictures: bool = False
     checkpoint_every: int | None = None
-    repeat: Mapping[str, str | int | None] = field(default_factory=dict)
     allow_changes: bool = False
 
     def folder(self, run: Run) -> RunFolder:
@@ -132,7 +130,6 @@ class Request:
             self.folder(asked),
             device,
             predicted,
-            repeat=self.repeat,
             resume=self.resume,
             checkpoint_every=self.checkpoint_every,
             pictures=self.pictures,

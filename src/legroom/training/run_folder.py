@@ -43,7 +43,7 @@ from legroom.errors import BadInput
 from legroom.machine.forks import in_forks, to_nowhere
 from legroom.machine.live_log import LIVE
 from legroom.machine.temporary_folder import clear_left_folders
-from legroom.model.files import clear_left_over, make_directory, read_document, write_whole
+from legroom.model.files import PREFIX, clear_left_over, make_directory, read_document, write_whole
 from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak
 from legroom.model.outcome import Outcome
 from legroom.model.run import Run, kept_run
@@ -53,6 +53,8 @@ from legroom.training.progress_log import read_progress
 
 RUN, PREDICTION, OUTCOME, LOG, LOCK = "run.json", "prediction.json", "outcome.json", "train.log", ".lock"
 ASKED, PROGRESS = "asked", "progress.csv"
+# of a training or a sweep that was begun: one of them is there, or there is nothing to resume
+OURS, ASIDE = (RUN, PREDICTION, OUTCOME, LOG, LIVE, LOCK, PROGRESS, "checkpoints", "sweep.json"), "damaged-"
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,13 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise BadInput("is a file, not a folder to train in", path=self.path, hint="--out DIR")
         try:
-            held = sorted(entry.name for entry in self.path.iterdir()) if self.path.exists() else []
+            names = sorted(entry.name for entry in self.path.iterdir()) if self.path.exists() else []
+            # the lock and temporary files alone are of a command that failed, or of one that will be seen to be at work
+            held = [name for name in names if name != LOCK and not name.startswith(PREFIX)]
+            if resume and not any(name in OURS or name.startswith(ASIDE) for name in names):
+                reason = "holds no training" if held else "is empty" if self.path.exists() else "does not exist"
+                hint = "name the folder to continue, or leave --resume out to start a new one"
+                raise BadInput(f"{reason}: nothing to resume", path=self.path, hint=hint)
             if held and not resume:
                 raise BadInput(
                     f"is not empty ({len(held)} entries: {', '.join(held[:3])}{', …' if len(held) > 3 else ''})",
@@ -118,9 +126,12 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Make the folder and keep other trainings out; the kernel lets go of the lock whatever ends this process.
 
+        A folder in which nothing was begun is left as it was.
+
         Raises:
             BadInput: it cannot be made, or another training is at work in it.
         """
+        is_new = not self.path.exists()
         try:
             make_directory(self.path)
             file = (self.path / LOCK).open("a+b", buffering=0)  # so that closing it writes nothing, and cannot fail
@@ -141,7 +152,14 @@ class RunFolder:
                 lock.write(str(os.getpid()).encode())
             clear_left_over(self.path)
             clear_left_folders()
-            yield
+            try:
+                yield
+            finally:
+                with suppress(OSError):
+                    if [each.name for each in self.path.iterdir()] == [LOCK]:
+                        (self.path / LOCK).unlink()
+                        if is_new:
+                            self.path.rmdir()
 
     def keep(self, run: Run, predicted: Predicted | None, *, asked: Run | None = None) -> None:
         """Write down what is trained, what it was asked for as, and what was predicted for it.

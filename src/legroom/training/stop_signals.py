@@ -1,8 +1,8 @@
 """What is asked of a training child by signals: SIGINT and SIGTERM to stop, SIGUSR1 to retreat.
 
-The first request ends the training after its iteration, with a checkpoint. An iteration may take an hour, so a clock
-runs from then on: what the iteration has done is given up after a few seconds, and its beginning is in the last
-checkpoint. The second request ends the training at once.
+The first request ends the training at its next complete state, with a checkpoint: after a step or a minibatch where the
+learner can stop there, else after its iteration. That may take an hour, so a clock runs from then on: what was done
+since the last checkpoint is given up after a few seconds. The second request ends the training at once.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The child is a process of its own because what happens in it cannot be trusted to end well: the parent stays small and
 alive when the child is killed for its memory, and knows how far it came. The peak is the largest sum of PSS over the
-child and its workers. Short peaks fall between two samples; the kernel's own high-water mark of the child shows that
-there was one, and how high.
+child and its workers; what a prediction is compared with counts libraries in full, whoever else has them loaded. Short
+peaks fall between two samples; the kernel's own high-water mark of the child shows that there was one, and how high.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,6 +37,7 @@ from legroom.training.hanging import Hang, HangWatch
 from legroom.training.lookout import Lookout
 from legroom.training.memory_samples import MemorySamples
 from legroom.training.run_folder import LOG
+from legroom.training.stop_signals import STOP_WITHIN_S
 
 SAMPLE_EVERY_S = 0.2
 SURROUNDINGS_EVERY_S = 1.0  # the container, its pressure, the card
@@ -73,6 +74,7 @@ class ChildRecord:
     started_step: int = 0
     step: int = 0
     host_peak_nbytes: int = 0
+    host_alone_nbytes: int = 0  # its peak, with libraries that other programs map, too, counted in full, as predicted
     gpu_peak_nbytes: int | None = None
     samples: MemorySamples = field(default_factory=MemorySamples)
     progress: list[Progress] = field(default_factory=list)
@@ -237,6 +239,16 @@ class _Stop:
                 self.ask()
 
 
+def stop_words(event: Mapping[str, Any]) -> str:
+    """Return what comes of the first Ctrl-C, as text."""
+    end, last = "step" if event["within"] else "iteration", event["last"]
+    kept = "what was trained is lost" if last is None else f"back to step {last:,}, saved {event['age_s']:.0f} s ago"
+    return (
+        f"stopping after this {end}, with a checkpoint (if it takes longer than {STOP_WITHIN_S:.0f} s: {kept}); "
+        "Ctrl-C again stops at once, without one"
+    )
+
+
 def _end_hanging(
     child: subprocess.Popen[bytes], record: ChildRecord, display: Display, hang: Hang, *, restart: bool
 ) -> None:
@@ -302,7 +314,7 @@ class _Listener:
                 if event["resumed_from"]:
                     record.checkpoint_step = event["resumed_from"]
             case "stopping":
-                display.say("stopping after this iteration, with a checkpoint; Ctrl-C again stops at once, without one")
+                display.say(stop_words(event))
             case "evaluated":
                 display.say(f"evaluated at step {event['step']:,}: reward {event['mean']:.4g} ± {event['spread']:.2g}")
             case "ended" | "failed" | "refused" | "stopped" | "retreated":
@@ -371,6 +383,7 @@ class _Meter:
             if own.rss_peak > self._rss_peak:  # the child went higher since the last sample than it had ever been
                 self._rss_peak = own.rss_peak
                 nbytes += max(own.rss_peak - own.rss, 0)
+            self._record.host_alone_nbytes = max(self._record.host_alone_nbytes, nbytes + tree.alone - tree.pss)
             if now >= self._surroundings_due:
                 self._surroundings_due = now + SURROUNDINGS_EVERY_S
                 self._look_around(set(tree.processes))

@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,7 +47,6 @@ class Training:
     Args:
         asked: as the file says it; the knobs of the outcome are what differs in `run`.
         run: with the savings in it, the seed and the total.
-        repeat: options of the command that a resume needs again, with what was given.
         host_limit: bytes that it may use; None: unknown.
         cluster: local, auto, or the address of a cluster, for backends that train on one.
         begun: the run as it was asked for when the folder was begun; None: as `asked`.
@@ -58,7 +57,6 @@ class Training:
     folder: RunFolder
     device: str
     predicted: Predicted | None = None
-    repeat: Mapping[str, str | int | None] = field(default_factory=dict)
     resume: bool = False
     checkpoint_every: int | None = None
     pictures: bool = False
@@ -235,6 +233,7 @@ class TrainingHistory:
         earlier.samples.go_on_with(record.samples)
         record.samples = earlier.samples
         record.host_peak_nbytes = max(record.host_peak_nbytes, earlier.host_peak_nbytes)
+        record.host_alone_nbytes = max(record.host_alone_nbytes, earlier.host_alone_nbytes)
         peaks = [each for each in (record.gpu_peak_nbytes, earlier.gpu_peak_nbytes) if each is not None]
         record.gpu_peak_nbytes = max(peaks) if peaks else None
         if record.checkpoint_step is None:
@@ -321,7 +320,7 @@ def _outcome(
         record.step = max(newest.step if newest is not None else 0, before.timesteps if before else 0)
         if before is not None and before.timesteps == record.step:
             end = {"parameters_sha256": before.parameters_sha256, "score": before.score} | end
-    host = MeasuredPeak(predicted.host.nbytes if predicted else None, record.host_peak_nbytes)
+    host = MeasuredPeak(predicted.host.nbytes if predicted else None, record.host_alone_nbytes)
     gpu = None
     if record.gpu_peak_nbytes is not None:
         gpu = MeasuredPeak(predicted.gpu.nbytes if predicted and predicted.gpu else None, record.gpu_peak_nbytes)

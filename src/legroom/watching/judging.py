@@ -2,14 +2,16 @@
 
 *leak*: the lowest points still rise steadily at the end, however the beginning is read, and memory was asked for as it
 rose. *growing*: it rises, but may settle soon, or fills what was reserved before, or still loads libraries.
-*ok*: it does not rise any more. A buffer that is asked for piece by piece and not full yet looks like a leak; nothing
-in the memory of a process tells the two apart.
+*ok*: it does not rise any more. A buffer that was asked for at once is one that fills, whatever else was asked for:
+all of it together does not rise. One that is asked for piece by piece looks like a leak until it is full; nothing in
+the memory of a process tells the two apart.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from legroom.growth.leak_verdict import Floor, Verdict
 from legroom.growth.leak_verdict import judge as judge_series
@@ -55,10 +57,15 @@ def phases(samples: Sequence[Sample], *, settled: bool = True) -> tuple[GrowthPh
     return tuple(found)
 
 
-def start_end(samples: Sequence[Sample]) -> float:
-    """Return when programs and libraries were loaded: the first second in which memory hardly rose."""
+def start_end(samples: Sequence[Sample], since: float = 0.0) -> float:
+    """Return when programs and libraries were loaded: the first second in which memory hardly rose.
+
+    Args:
+        since: when the last process of the start began.
+    """
     end = samples[-1].t
-    latest = min(max(LONGEST_START_SHARE * end, 2 * CALM_S), end)
+    latest = min(max(LONGEST_START_SHARE * end, since + 2 * CALM_S), end)
+    samples = [sample for sample in samples if sample.t >= since] or samples
     behind = 0
     for place, sample in enumerate(samples):
         if sample.t > latest:
@@ -69,7 +76,7 @@ def start_end(samples: Sequence[Sample]) -> float:
         whole = sample.t - samples[behind].t >= 0.8 * CALM_S
         if whole and sample.host - lowest <= max(CALM_RISE * lowest, CALM_LEAST):
             return samples[behind].t
-    return min(latest, LONGEST_START_SHARE * end)
+    return min(latest, max(LONGEST_START_SHARE * end, since))
 
 
 def judge(samples: Sequence[Sample]) -> tuple[LeakVerdict, str, float]:
@@ -86,7 +93,8 @@ def judge(samples: Sequence[Sample]) -> tuple[LeakVerdict, str, float]:
     if found.verdict == "growing":
         return "growing", "still growing at the end, may settle soon", max(found.lately, 0.0)
     rate = f"{format_size(found.rate * 60)} a minute"
-    if _fills(samples, begin):
+    asked = [replace(sample, host=sample.host + sample.untouched) for sample in samples]
+    if _fills(samples, begin) or _verdict(asked, begin).verdict == "ok":
         return "growing", f"fills memory that it had reserved, {rate}", found.rate
     if _loads(samples, begin):
         return "growing", f"still loading libraries or mapping files at the end, {rate}", found.rate
@@ -108,24 +116,22 @@ def _verdict(samples: Sequence[Sample], begin: float) -> Verdict:
     return judge_series([sample.t for sample in samples], hosts, _floor(samples), begin=begin, final=True)
 
 
-def forecast(samples: Sequence[Sample], limit: MemoryLimit | None) -> Forecast | None:
-    """Return when the tree reaches the limit, None where nothing says that it will."""
+def forecast(samples: Sequence[Sample], limit: MemoryLimit | None, started: float = 0.0) -> Forecast | None:
+    """Return when the tree reaches the limit, None where nothing says that it will.
+
+    Args:
+        started: when the last process of the start began: how memory rises until all have loaded says nothing.
+    """
     if limit is None or len(samples) < 2 or samples[-1].host >= limit.nbytes:
         return None
-    begin, now = _begin(samples), samples[-1].t
+    begin, now = max(_begin(samples), start_end(samples, started)), samples[-1].t
     inside = [sample for sample in samples if sample.t >= begin]
-    times, hosts = evenly([sample.t for sample in inside], [sample.host for sample in inside])
-    if len(times) < 3 * LEAST_POINTS or max(hosts) - min(hosts) < RELEVANT_LEAST:
+    found = _rise(inside, [sample.host for sample in inside])
+    if found is None or _loads(samples, begin):
         return None
-    _, highs = envelopes(times, hosts, least=RELEVANT_LEAST)
-    if len(highs[0]) < LEAST_POINTS:
-        return None
-    # A moment is foretold for a line. What still bends would need another forecast, and none of its bounds is finite.
-    found = believable(*highs, noise=_floor(inside).noise, approaches=SETTLED)
-    if found[0].slope - 2 * found[0].error <= 0 or found[0].slope * (now - begin) < RELEVANT_LEAST:
-        return None
-    if _fills(samples, begin) and samples[-1].host + samples[-1].untouched < limit.nbytes:
-        return None  # all it has reserved fits
+    asked = [sample.host + sample.untouched for sample in inside]
+    if asked[-1] < limit.nbytes and (_fills(samples, begin) or _rise(inside, asked) is None):
+        return None  # all it has reserved fits, and it reserves no more
     left = _seconds_left(found[0], found[0].slope, limit.nbytes, now)
     bounds = [
         _seconds_left(one, one.slope + sign * 2 * one.error, limit.nbytes, now) for one in found for sign in (-1, 1)
@@ -135,6 +141,20 @@ def forecast(samples: Sequence[Sample], limit: MemoryLimit | None) -> Forecast |
         return None
     certain = latest <= CERTAIN_BAND * max(earliest, 1e-9) and left <= FARTHEST * (now - begin)
     return Forecast(now, now + left, now + earliest, now + latest if latest < NEVER_S else None, certain)
+
+
+def _rise(inside: Sequence[Sample], nbytes: Sequence[int]) -> list[Fit] | None:
+    """Return the lines by which memory rises, None where it does not, or nobody can tell."""
+    times, values = evenly([sample.t for sample in inside], nbytes)
+    if len(times) < 3 * LEAST_POINTS or max(values) - min(values) < RELEVANT_LEAST:
+        return None
+    _, highs = envelopes(times, values, least=RELEVANT_LEAST)
+    if len(highs[0]) < LEAST_POINTS:
+        return None
+    # A moment is foretold for a line. What still bends would need another forecast, and none of its bounds is finite.
+    found = believable(*highs, noise=_floor(inside).noise, approaches=SETTLED)
+    rises = found[0].slope - 2 * found[0].error > 0 and found[0].slope * (times[-1] - times[0]) >= RELEVANT_LEAST
+    return found if rises else None
 
 
 def _seconds_left(one: Fit, slope: float, limit: float, now: float) -> float:

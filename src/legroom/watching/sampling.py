@@ -30,6 +30,7 @@ from legroom.watching.roles import Roles
 
 SWEEP_EVERY_S, SWEEP_FORKS_EVERY_S = 15.0, 4.0  # without forks the counters miss next to nothing
 SETTLE_S = 0.5  # after a fork: workers are started one after the other, and one sweep is enough for all
+START_GAP_S = 10.0  # between processes of one start
 LIST_EVERY_S = 1.0
 LIST_SHARE = 0.002  # of the time: threads make the listing of children slow
 HIDDEN_PEAK_FROM = 4 * MIB  # the kernel's counters lag behind by some pages per thread
@@ -84,6 +85,7 @@ class TreeSampler:
         self._roles = Roles(root)
         self._processes: dict[int, _Process] = {}
         self._ended_cpu_s = 0.0
+        self.started_s = 0.0  # when the last process of the start began
         self._forked_s: float | None = None  # when a fork came or went, if that was since the last sweep
         self._began = time.monotonic()
         self._next_list_s = self._next_sweep_s = 0.0
@@ -109,6 +111,17 @@ class TreeSampler:
         swept = [process for process in self._processes.values() if process.exact is not None]
         most = max((process.now.shared for process in swept), default=0)
         return max(most - int(sum(process.of_files() for process in swept)), 0)
+
+    @property
+    def has_forks(self) -> bool:
+        """Whether a process shares its parent's pages, as far as it has not written to them."""
+        return any(process.fork for process in self._processes.values())
+
+    @property
+    def shared_by_forks(self) -> int:
+        """Bytes that forked processes have not for themselves, at the last sweep: so much more they may copy."""
+        forks = (process.exact for process in self._processes.values() if process.fork)
+        return sum(max(exact.anon - exact.uss, 0) for exact in forks if exact is not None)
 
     def sweep(self) -> None:
         """Read the exact memory of all now: the counters do not tell who shares what has come."""
@@ -171,6 +184,8 @@ class TreeSampler:
         there = resident(pid)
         if there is None or there.nbytes == 0:
             return None
+        if now_s <= self.started_s + START_GAP_S:
+            self.started_s = now_s
         fork = self._roles.add(pid, parent, now_s)
         if fork:
             self._forked_s = now_s
@@ -191,8 +206,8 @@ class TreeSampler:
         due = now_s >= self._next_sweep_s or self._forked_s is not None
         if settled and due and self._affords(everyone):
             self._sweep(everyone)
-            forks = any(process.fork for process in everyone)
-            self._forked_s, self._next_sweep_s = None, now_s + (SWEEP_FORKS_EVERY_S if forks else SWEEP_EVERY_S)
+            self._forked_s = None
+            self._next_sweep_s = now_s + (SWEEP_FORKS_EVERY_S if self.has_forks else SWEEP_EVERY_S)
         elif self._forked_s is None:
             new = [process for process in everyone if process.exact is None]
             if new and self._affords(new):

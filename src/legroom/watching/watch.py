@@ -245,7 +245,7 @@ class _Watching:
         self._display.memory(sample, self.limit, self._coming)
 
     def _look_ahead(self) -> None:
-        before, self._coming = self._coming, forecast(list(self._samples), self.limit)
+        before, self._coming = self._coming, forecast(list(self._samples), self.limit, self._sampler.started_s)
         if self._coming is None:
             return
         self._forecasts.append(self._coming)

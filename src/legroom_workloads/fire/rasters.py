@@ -1,14 +1,17 @@
 """Read landscapes from files: eight layers per tile, as GeoTIFF or ASCII grids, the way LANDFIRE hands them out.
 
 A tile is a folder with one file per layer (`slp.tif`, `US_220_slp.tif` or `slp.asc`), or one GeoTIFF with a band per
-layer, named in its description. Slope, aspect, canopy cover and fuel must be there; the others are 0 where they are
-not. All layers are whole numbers in LANDFIRE's units, which fit 16 bits; other numbers are rounded to them, but fuel.
+layer, named in its description. A folder may also have a folder per layer, with a file of every tile in each, as
+QNetFires downloads them (`slp/cropped_raster_7_slp.tif`, `fbfm/cropped_raster_7_fbfm.tif`, …). Slope, aspect, canopy
+cover and fuel must be there; the others are 0 where they are not. All layers are whole numbers in LANDFIRE's units,
+which fit 16 bits; other numbers are rounded to them, but fuel.
 
 A cell without data is an error and not "does not burn": filled in silently, a hole in one layer would be a lake.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +37,7 @@ UNITS: dict[str, tuple[str, int, int]] = {
     "ch": ("m × 10", 0, 2000),
     "dem": ("m", -500, 9000),
 }
+ALSO_CALLED = {"fbfm": "fbfm40"}
 SUFFIXES = (".tif", ".tiff", ".asc")
 
 
@@ -50,7 +54,7 @@ class Tile:
 
 
 def read_tile(path: str | Path) -> Tile:
-    """Return the tile of a folder of layers or of a GeoTIFF with a band for each.
+    """Return the tile of a folder of layers, of a GeoTIFF with a band for each, or a name that `tile_paths` gives.
 
     Raises:
         BadInput: a file that is missing or none of these; layers of differing shape or cells; no data; values that
@@ -63,6 +67,8 @@ def read_tile(path: str | Path) -> Tile:
         grids = {layer: (file, _read_layer(file)) for layer, file in files.items()}
     elif path.is_file():
         grids = {layer: (path, grid) for layer, grid in _read_bands(path).items()}
+    elif files := _by_layer(path.parent).get(path.name, {}):
+        grids = {layer: (file, _read_layer(file)) for layer, file in files.items()}
     else:
         raise BadInput("no such file or folder", path=path)
     missing = [layer for layer in NEEDED if layer not in grids]
@@ -84,12 +90,16 @@ def read_tile(path: str | Path) -> Tile:
 def tile_paths(folder: str | Path) -> list[Path]:
     """Return the tiles of a folder by name: GeoTIFFs or folders of layers; the folder itself where it is a tile.
 
+    Where it has a folder per layer, a tile is what its files are called before the layer, `cropped_raster_7`.
+
     Raises:
         BadInput: there is none.
     """
     folder = Path(folder)
     if not folder.is_dir():
         return [folder]
+    if tiles := _by_layer(folder):
+        return [folder / name for name in sorted(tiles, key=_in_order)]
     if _layer_files(folder):
         return [folder]
     found = [
@@ -118,12 +128,39 @@ def write_tile(path: Path, tile: Tile) -> None:
 def _layer_files(folder: Path) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for file in sorted(folder.iterdir()):
-        layer = file.stem.lower().rpartition("_")[2]
-        if file.suffix.lower() in SUFFIXES and layer in LAYERS:
+        layer = _layer_of(file.stem)
+        if file.suffix.lower() in SUFFIXES and layer:
             if layer in files:
                 raise BadInput(f"two files for {layer}: {files[layer].name} and {file.name}", path=folder)
             files[layer] = file
     return files
+
+
+def _by_layer(folder: Path) -> dict[str, dict[str, Path]]:
+    """Return the files of each tile by layer, where a folder has a folder per layer."""
+    tiles: dict[str, dict[str, Path]] = {}
+    for inner in sorted(folder.iterdir() if folder.is_dir() else ()):
+        layer = _layer_of(inner.name) if inner.is_dir() else None
+        for file in sorted(inner.iterdir() if layer else ()):
+            tile = file.stem.rpartition("_")[0]
+            if layer and tile and file.suffix.lower() in SUFFIXES and _layer_of(file.stem) == layer:
+                files = tiles.setdefault(tile, {})
+                if layer in files:
+                    raise BadInput(f"two files for {layer} of {tile}: {files[layer].name} and {file.name}", path=inner)
+                files[layer] = file
+    return tiles
+
+
+def _layer_of(name: str) -> str | None:
+    """Return the layer that the end of a name says."""
+    end = name.lower().rpartition("_")[2]
+    layer = ALSO_CALLED.get(end, end)
+    return layer if layer in LAYERS else None
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    """Return what sorts tile 2 before tile 10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _read_layer(file: Path) -> Grid:

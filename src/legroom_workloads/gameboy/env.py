@@ -10,6 +10,7 @@ Importing this module imports neither torch nor PyBoy; making an environment imp
 from __future__ import annotations
 
 import zlib
+from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,8 @@ class GameBoyEnv(gym.Env[Frame, np.int64]):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": FRAMES_PER_S}  # noqa: RUF012
-    score = "legroom_workloads.gameboy.score:score_policy"  # who judges a policy of this environment
+    score = "legroom_workloads.gameboy.score:score_policy"  # who judges a policy of this environment,
+    picture = "legroom_workloads.gameboy.pictures:draw"  # and who draws its `last_episode`; by name, since it is heavy
 
     def __init__(
         self,
@@ -97,7 +99,9 @@ class GameBoyEnv(gym.Env[Frame, np.int64]):
             self.close()
             raise
         self._start = zlib.compress(self._emulator.save(), 1)  # 150 KB that are mostly zeros
-        self._frames = 0
+        self._game_files = {"rom": rom, "cartridge": cartridge}
+        self._begin(self._start)
+        self._last: dict[str, Any] | None = None
         self._numbers = self._read()
         self._slots: list[Frame] = []
         self._turn = 0
@@ -121,12 +125,16 @@ class GameBoyEnv(gym.Env[Frame, np.int64]):
         self._first_seed = None
         emulator, cartridge = self._console(), self.cartridge
         emulator.load(zlib.decompress(self._start))
+        seed, waited = None, 0
         if cartridge.seed_to is not None:
             place = cartridge.memory[cartridge.seed_to]
-            emulator.write(place, int(self.np_random.integers(1, 256**place.nbytes)))
+            seed = int(self.np_random.integers(1, 256**place.nbytes))
+            emulator.write(place, seed)
         if cartridge.wait_frames:
-            emulator.run(1 + int(self.np_random.integers(cartridge.wait_frames)))
-        self._frames, self._numbers = 0, self._read()
+            waited = 1 + int(self.np_random.integers(cartridge.wait_frames))
+            emulator.run(waited)
+        self._begin(self._start, seed=seed, waited=waited)
+        self._numbers = self._read()
         return self.observe(), dict(self._numbers)
 
     def step(self, action: Any) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
@@ -140,6 +148,7 @@ class GameBoyEnv(gym.Env[Frame, np.int64]):
             raise BadInput(f"action {number}", hint=f"0 to {len(self._buttons) - 1}")
         emulator, cartridge, before = self._console(), self.cartridge, self._numbers
         emulator.run(self.action_repeat, self._buttons[number])
+        self._actions.append(number)
         self._frames += self.action_repeat
         now = self._numbers = self._read()
         reward = cartridge.per_step
@@ -152,7 +161,27 @@ class GameBoyEnv(gym.Env[Frame, np.int64]):
             reward += {"won": cartridge.won, "lost": cartridge.lost, "drawn": cartridge.drawn}[outcome]
         if outcome or truncated:
             info |= {"is_success": outcome == "won", "outcome": outcome or "time", "frames": self._frames}
+            ended = {"actions": list(self._actions), "outcome": outcome or "time is up", "frames": self._frames}
+            self._last = {**self._began, **ended}
         return self.observe(), reward, bool(outcome), truncated, info
+
+    def _begin(self, start: bytes, held: Sequence[str] = (), *, frame: int = 0, **varied: int | None) -> None:
+        """Keep from where the episode can be played again."""
+        varied = {"seed": None, "waited": 0} | varied
+        self._began = {"start": start, "held": tuple(held), "first_frame": frame, **varied}
+        self._frames, self._actions = frame, array("H")
+
+    @property
+    def last_episode(self) -> dict[str, Any] | None:
+        """All that `pictures.draw` needs to play the last finished episode again; None before the first."""
+        if self._last is None:
+            return None
+        known = {
+            "name": self.cartridge.name,
+            "action_repeat": self.action_repeat,
+            "health": list(self.cartridge.per_point_lost),
+        }
+        return {**self._game_files, **known, **self._last}
 
     def _outcome(self) -> str:
         """Return how the round ended, nothing while it goes on."""
@@ -226,7 +255,8 @@ class GameBoyEnv(gym.Env[Frame, np.int64]):
             packed = np.asarray(state["console"], np.uint8).tobytes()
             unpacked = zlib.decompressobj().decompress(packed, LARGEST_STATE)
             self._console().load(unpacked, tuple(state["held"]))
-            self._frames, self._first_seed = int(state["frames"]), state["first_seed"]
+            self._begin(packed, state["held"], frame=int(state["frames"]))
+            self._first_seed = state["first_seed"]
             self.np_random.bit_generator.state = state["rng"]
         except (KeyError, ValueError, TypeError, zlib.error) as problem:
             raise BadInput(f"the state to continue from is not one of a Game Boy: {problem}") from None

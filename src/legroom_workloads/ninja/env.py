@@ -52,7 +52,8 @@ class NinjaEnv(gym.Env[Any, np.int64]):
     """
 
     metadata: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": FRAMES_PER_S}  # noqa: RUF012
-    score = "legroom_workloads.ninja.score:score_policy"  # who judges a policy of this environment
+    score = "legroom_workloads.ninja.score:score_policy"  # who judges a policy of this environment,
+    picture = "legroom_workloads.ninja.pictures:draw"  # and who draws its `last_episode`; by name, since it is heavy
 
     def __init__(
         self, config: EnvironmentConfig | None = None, *, render_mode: str | None = None, **arguments: Any
@@ -79,6 +80,8 @@ class NinjaEnv(gym.Env[Any, np.int64]):
                 shared=self.config.share,
             )
             self.game = Game(self._pack.level(self._level_seed))
+        self._last: dict[str, Any] | None = None
+        self._begin()
         self._observer = Observer(self.config)
         self._slots: list[Observation] = []
         self._turn = 0
@@ -125,6 +128,7 @@ class NinjaEnv(gym.Env[Any, np.int64]):
             self.game.restart()
         else:
             self._play(self._choose_seed() if wanted is None else _seed(wanted))
+        self._begin()
         self._pictures = None  # an animation ends with its episode
         if self.render_mode == "human":
             self.render()
@@ -150,6 +154,7 @@ class NinjaEnv(gym.Env[Any, np.int64]):
             BadInput: it starts inside a wall.
         """
         self.game.use_level(level)
+        self._begin()
         self._level_seed, self._route = -1, None
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
@@ -173,6 +178,7 @@ class NinjaEnv(gym.Env[Any, np.int64]):
             inputs[0] = WITHOUT_JUMP[action]
         for each in inputs:
             happened |= game.step(each)
+            self._inputs.append(each)
             if self._render.enable_animation or self.render_mode == "human":
                 self._show()
             if game.dead or game.won or game.frame >= config.max_frames:
@@ -184,7 +190,19 @@ class NinjaEnv(gym.Env[Any, np.int64]):
             reward += rewards.progress * (before - self._way_left())
         terminated = game.dead or game.won
         truncated = not terminated and game.frame >= config.max_frames
-        return reward, terminated, truncated, self._summary(happened) if terminated or truncated else {}
+        if not (terminated or truncated):
+            return reward, terminated, truncated, {}
+        self._last = {"level": game.level, "began": self._began, "inputs": bytes(self._inputs)}
+        return reward, terminated, truncated, self._summary(happened)
+
+    def _begin(self, state: Mapping[str, Any] | None = None) -> None:
+        """Keep from where the episode can be played again: its level's start, or a state that was set."""
+        self._began, self._inputs = state, bytearray()
+
+    @property
+    def last_episode(self) -> dict[str, Any] | None:
+        """All that `pictures.draw` needs to play the last finished episode again; None before the first."""
+        return self._last
 
     def _paid(self, happened: int) -> float:
         rewards = self.config.rewards
@@ -281,6 +299,7 @@ class NinjaEnv(gym.Env[Any, np.int64]):
             if state["level"] != self.game.level.key:
                 raise BadInput(f"the state to continue from is one of another level than {self.game.level.name}")
             self.game.set_state(state["game"])
+            self._begin(state["game"])
             self._first_seed = state["first_seed"]
             self.np_random.bit_generator.state = state["rng"]
         except (KeyError, ValueError, TypeError) as problem:

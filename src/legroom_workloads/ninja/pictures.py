@@ -12,14 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from legroom.extend import BadInput
 from legroom_workloads.ninja import sprites
 from legroom_workloads.ninja.animation import Animation
 from legroom_workloads.ninja.frames import in_playfield, mines_and_gold, switch_and_door
+from legroom_workloads.ninja.game import FRAMES_PER_S, Game
 from legroom_workloads.ninja.level import Level
 from legroom_workloads.ninja.static_layer import Grey, static_layer
 
@@ -35,6 +38,7 @@ TINTS: Mapping[str, tuple[int, int, int]] = {
     "open_door": (90, 240, 140),
     "trace": (120, 190, 255),
 }
+SUFFIXES = (".png", ".svg", ".pdf")
 _LUMA = (77, 150, 29)  # of 256: the usual weights of red, green and blue
 
 
@@ -85,6 +89,54 @@ class Pictures:
 def picture(game: Any, config: Any = None) -> NDArray[np.uint8]:
     """Return a picture of a game as it stands, uint8 [600, 1056, 3]; for many, keep a `Pictures`."""
     return Pictures(game.level, config, share=False).picture(game)
+
+
+def draw(episode: Any, path: str | Path) -> None:
+    """Draw the last episode that a NinjaEnv finished (the env, or its `last_episode`); nothing before the first.
+
+    The level as it was at the end, and the way of the ninja from dark to bright. The game is exact, so it is played
+    again from what was pressed.
+
+    Raises:
+        BadInput: a file name whose kind of picture is not known, or a folder that cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    last = episode if isinstance(episode, Mapping) else getattr(episode, "unwrapped", episode).last_episode
+    if last is None:
+        return
+    path = Path(path)
+    if path.suffix.lower() not in SUFFIXES:
+        raise BadInput(f"cannot draw {path.name}", hint=f"a name that ends in {', '.join(SUFFIXES)}")
+    game, way = play_again(last)
+    shown = picture(game)
+    rows, columns = np.nonzero((shown != shown[0, 0]).any(axis=2))  # a small level leaves most of the world solid
+    figure = Figure(figsize=(11.0, 6.6), layout="constrained")
+    axes = figure.subplots()
+    axes.imshow(shown, interpolation="nearest")
+    axes.set_xlim(columns.min(initial=0), columns.max(initial=0) + 1)
+    axes.set_ylim(rows.max(initial=0) + 1, rows.min(initial=0))
+    axes.scatter(way[:, 0], way[:, 1], c=np.arange(len(way)), cmap="plasma", s=3)
+    axes.set_axis_off()
+    how = "reached the exit" if game.won else "died" if game.dead else "ran out of time"
+    switch = "" if game.won else f", the switch {'on' if game.switch_on else 'off'}"
+    figure.suptitle(f"{game.level.name}: {how} after {game.frame / FRAMES_PER_S:.1f} s{switch}")
+    try:
+        figure.savefig(path, dpi=100)
+    except OSError as failed:
+        raise BadInput(f"cannot write the picture: {failed.strerror or failed}", path=path) from None
+
+
+def play_again(last: Mapping[str, Any]) -> tuple[Game, NDArray[np.int64]]:
+    """Return the game at the end of an episode, and where in the picture the ninja was after each frame, [n, 2]."""
+    game = Game(last["level"])
+    if last["began"] is not None:
+        game.set_state(last["began"])
+    way = [in_playfield(game)]
+    for each in last["inputs"]:
+        game.step(each)
+        way.append(in_playfield(game))
+    return game, np.array(way).astype(np.int64)
 
 
 def to_grey(picture: NDArray[np.uint8]) -> Grey:

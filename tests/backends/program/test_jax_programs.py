@@ -270,3 +270,35 @@ def test_the_guest_reads_without_legroom() -> None:
     source = Path(jax_bill.__file__).parents[2] / "hollow" / "jax_programs.py"
     code = f"import ast; ast.parse(open({str(source)!r}).read(), feature_version=(3, 9))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+EAGER = """
+import time
+import torch  # only imported, as by a library for its logs
+import jax
+import jax.numpy as jnp
+
+state = jnp.zeros((4096, 4096))
+for _ in range(300):  # a reset, operation by operation: long enough to look like a training that repeats
+    state = jnp.cross(state[:, :3], state[:, :3]) if state.shape[1] == 3 else state + 1
+    time.sleep(0.02)
+
+@jax.jit
+def update(w):
+    return jax.lax.fori_loop(0, 100_000, lambda _, w: w - jnp.tanh(w @ w), w)
+
+for _ in range(2):
+    state = update(state)
+"""
+
+
+def test_single_operations_are_no_steps_of_a_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jax")
+    planning(monkeypatch, results=0, temporaries=GIB)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    script = tmp_path / "train.py"
+    script.write_text(EAGER)
+    found = rehearse([sys.executable, str(script)], RehearsalPlan(CARD), output="kept")
+    assert (found.stopped, found.updates) == ("finished", 2), found.failure  # it was not stopped before its training
+    assert found.torch and found.jax_alone and found.card is not None
+    assert not predicted(found, Budget(64 * GIB, CARD.total)).footprint.unknown

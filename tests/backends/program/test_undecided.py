@@ -1,6 +1,7 @@
 """Branches that an assumed value kept from running: those that take or keep GPU memory make the verdict unknown.
 
 In the programs, `# read` is where the value was read, `# unseen` did not run, `# named` neither, and decides.
+`# ran` did, and how often decides.
 """
 
 from __future__ import annotations
@@ -32,6 +33,21 @@ DECIDES = {
         while residual > tolerance:  # read
             history.append(solve(x))  # named
         """,
+    "one of each kind": """
+        prototypes = {}
+        kind = net(x).argmax().item()  # read
+        if kind not in prototypes:
+            prototypes[kind] = torch.zeros(512, 512)  # ran
+        """,
+    "as many passes as it says": """
+        passes = int(out.mean().item()) + 1  # read
+        for _ in range(min(passes, 100)):
+            x = torch.tanh(net(x))  # ran
+        """,
+    "until it is small, and began": """
+        while (states[-1] - goal).norm().item() > 0.1:  # read
+            states.append(solve(states[-1]))  # ran
+        """,
     "otherwise": """
         if ratio.mean() < 1:  # read
             rate = 0.5
@@ -40,6 +56,17 @@ DECIDES = {
         """,
 }
 NOTHING = {
+    "a row of a table": """
+        table = torch.zeros(100, 4)
+        best = net(x).argmax().item()  # read
+        table[best] = out
+        """,
+    "until an episode ends": """
+        action = policy(obs).argmax().item()  # read
+        while not over:
+            obs, reward, over = env.step(action)
+            kept.append(obs)
+        """,
     "logged": """
         value = loss.item()  # read
         if value > 10:
@@ -80,10 +107,10 @@ def _places(folder: Path, source: str, *, own: bool = True) -> tuple[list[int], 
     script = folder / "program.py"
     script.write_text(textwrap.dedent(source).strip() + "\n")
     text = script.read_text().splitlines()
-    marked = {mark: [at for at, each in enumerate(text, 1) if f"# {mark}" in each] for mark in ("read", "named")}
+    marked = {mark: [at for at, each in enumerate(text, 1) if f"# {mark}" in each] for mark in ("read", "named", "ran")}
     ran = {at for at, each in enumerate(text, 1) if "# unseen" not in each and "# named" not in each}
     found = undecided_places([(str(script), marked["read"][0])], {str(script): ran} if own else {})
-    return [place.line for place in found], marked["named"]
+    return [place.line for place in found], marked["named"] + marked["ran"]
 
 
 @pytest.mark.parametrize("name", DECIDES)

@@ -14,6 +14,49 @@ import pytest
 from legroom.backends.program.unreached import places_not_reached
 
 LATE = {
+    "at the end of a block": """
+        class Report:
+            def __exit__(self, *error):
+                self.table = net(test_set)  # late
+        with Report():
+            for step in range(1000):
+                optimizer.step()  # step
+        """,
+    "by a timer": """
+        def validate():
+            return net(test_set)  # late
+        threading.Timer(300, validate).start()
+        for step in range(1000):
+            optimizer.step()  # step
+        """,
+    "by a lambda that a library keeps": """
+        weakref.finalize(run, lambda: net(test_set))  # sized
+        for step in range(1000):
+            optimizer.step()  # step
+        """,
+    "a size by a function of the step": """
+        def side(step):
+            return min(32 * 2 ** (step // 1000), 512)
+        for step in range(10_000):
+            n = side(step)
+            x = torch.randn(8, n, n)  # sized
+            optimizer.step()  # step
+        """,
+    "phases of a generator": """
+        def phases():
+            yield 64, 1000
+            yield 4096, 1000
+        for batch, steps in phases():
+            for _ in range(steps):
+                net(torch.randn(batch, 16))  # sized
+                optimizer.step()  # step
+        """,
+    "a schedule that is put together": """
+        sizes = [512] * 4 + [1 << 20]
+        for step in range(10_000):
+            net(batch(sizes[step // 2000]))  # sized
+            optimizer.step()  # step
+        """,
     "behind the loop": """
         for step in range(1000):
             loss = net(x).mean()

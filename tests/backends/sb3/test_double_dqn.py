@@ -12,9 +12,9 @@ from stable_baselines3 import DQN
 from stable_baselines3.common.policies import BasePolicy
 
 import legroom
-from legroom.backends.sb3.algorithms import double_dqn
-from legroom.backends.sb3.algorithms.prioritized import PrioritizedMinibatch
 from legroom.errors import BadInput
+from legroom_workloads.fire.algorithms import double_dqn, prioritized
+from legroom_workloads.fire.algorithms.prioritized import PrioritizedMinibatch
 
 pytestmark = pytest.mark.filterwarnings("ignore:The number of environments used is greater")  # meant
 DoubleDQN = legroom.DoubleDQN
@@ -130,13 +130,13 @@ def test_of_a_soft_target_several_updates_may_be_due_at_once(monkeypatch):
 def test_beta_rises_to_one_and_rates_fall_with_the_progress(monkeypatch):
     model = DoubleDQN("MlpPolicy", cells(), **FAST | dict(learning_rate=lambda left: 1e-3 * left))
     seen = []
-    draw = legroom.backends.sb3.algorithms.prioritized.Priorities.draw
+    draw = prioritized.Priorities.draw
 
     def listen(self, buffer, batch_size, beta):
         seen.append((model.num_timesteps, beta, model.policy.optimizer.param_groups[0]["lr"], model.exploration_rate))
         return draw(self, buffer, batch_size, beta)
 
-    monkeypatch.setattr("legroom.backends.sb3.algorithms.prioritized.Priorities.draw", listen)
+    monkeypatch.setattr("legroom_workloads.fire.algorithms.prioritized.Priorities.draw", listen)
     model.learn(400)
     for step, beta, rate, epsilon in seen:
         assert beta == pytest.approx(0.4 + 0.6 * step / 400)
@@ -243,7 +243,7 @@ PINNED = {
 def test_what_is_mirrored_has_not_changed(name):
     found = hashlib.sha256(" ".join(inspect.getsource(getattr(DQN, name)).split()).encode()).hexdigest()[:16]
     assert found == PINNED[name], (
-        f"DQN.{name} is not the one that backends/sb3/algorithms/double_dqn.py mirrors; compare, pin {found}"
+        f"DQN.{name} is not the one that legroom_workloads/fire/algorithms/double_dqn.py mirrors; compare, pin {found}"
     )
 
 

@@ -10,8 +10,8 @@ from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer
 from stable_baselines3.common.vec_env import VecNormalize
 
 from legroom import LeanReplayBuffer
-from legroom.backends.sb3.algorithms.prioritized import Priorities, PrioritizedMinibatch, transitions
 from legroom.errors import BadInput
+from legroom_workloads.fire.algorithms.prioritized import Priorities, PrioritizedMinibatch, transitions
 
 VECTOR = spaces.Box(-1, 1, (3,), np.float32)
 PICTURE = spaces.Box(0, 255, (8, 8), np.uint8)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legroom.backends.sb3.algorithms.sum_tree import SumTree, leaves_of
+from legroom_workloads.fire.algorithms.sum_tree import SumTree, leaves_of
 
 WEIGHTS = [1.0, 2.0, 0.0, 3.0, 4.0]
 

@@ -54,6 +54,44 @@ def test_layers_that_spread_does_not_need_may_be_missing(folder):
     assert not tile["dem"].any() and (tile["fbfm40"] == TILE["fbfm40"]).all()
 
 
+@pytest.fixture
+def by_layer(tmp_path):
+    """Tiles 2, 10 and 11 as the original project downloads them: a folder per layer, and other folders beside them."""
+    place = tmp_path / "cropped_raster"
+    for layer in LAYERS:
+        short = layer.removesuffix("40")
+        (place / short).mkdir(parents=True)
+        for number in (2, 10, 11):
+            write_layer(place / short / f"cropped_raster_{number}_{short}.tif", generate(number, (9, 12))[layer])
+    (place / "fireline").mkdir()
+    (place / "fireline" / "fireline_north_2.txt").write_text("0 0\n")
+    (place / "domirank").mkdir()
+    return place
+
+
+def test_a_folder_per_layer_is_as_many_tiles_as_it_has_files(by_layer):
+    paths = tile_paths(by_layer)
+    assert [path.name for path in paths] == ["cropped_raster_2", "cropped_raster_10", "cropped_raster_11"]
+    for path, number in zip(paths, (2, 10, 11), strict=True):
+        tile = read_tile(path)
+        assert tile.name == path.name
+        np.testing.assert_array_equal(tile.layers, generate(number, (9, 12)).layers)
+    found = from_files(by_layer)
+    assert (len(found), found.cell_m) == (3, 30.0)
+
+
+def test_a_tile_without_one_of_its_layers_is_named(by_layer):
+    (by_layer / "cc" / "cropped_raster_10_cc.tif").unlink()
+    with pytest.raises(BadInput, match=r"cropped_raster_10: no layer cc"):
+        from_files(by_layer)
+
+
+def test_two_files_for_one_layer_of_a_tile_are_refused(by_layer):
+    write_ascii(by_layer / "slp" / "cropped_raster_2_slp.asc", TILE["slp"], cell_m=30.0)
+    with pytest.raises(BadInput, match=r"two files for slp of cropped_raster_2: .*asc and .*tif"):
+        tile_paths(by_layer)
+
+
 def spoil(folder, layer, change, **form):
     values = TILE[layer].copy()
     values = change(values) if callable(change) else values

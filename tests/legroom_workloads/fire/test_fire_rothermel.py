@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from math import exp, sqrt
 
@@ -115,8 +116,8 @@ def test_wind_up_a_slope_is_that_of_a_peer(code, rate):
 
 
 # Anderson (1982): chains per hour at 5 mi/h midflame wind, dead fuel at 8 %, live at 100 %. Read off nomograms, so they
-# guard against a wrong unit or a wrong row rather than against a wrong digit.
-ANDERSON = {1: 78, 2: 35, 3: 104, 4: 75, 5: 18, 6: 32, 7: 20, 8: 1.6, 9: 7.5, 10: 7.9, 11: 6.0, 12: 13, 13: 13.5}
+# guard against a wrong unit or a wrong row rather than against a wrong digit. Models 5 and 7 follow below.
+ANDERSON = {1: 78, 2: 35, 3: 104, 4: 75, 6: 32, 8: 1.6, 9: 7.5, 10: 7.9, 11: 6.0, 12: 13, 13: 13.5}
 
 
 @pytest.mark.parametrize(("code", "chains_per_h"), ANDERSON.items())
@@ -125,7 +126,28 @@ def test_anderson_read_about_the_same_off_his_nomograms(code, chains_per_h):
         code, dead_1h=0.08, dead_10h=0.08, dead_100h=0.08, live_herb=1.0, live_woody=1.0,
         wind_midflame_m_min=5 * MPH_IN_M_MIN, slope_rise_run=0.0,
     )  # fmt: skip
-    assert rate * 60 / 20.1168 == pytest.approx(chains_per_h, rel=0.30)
+    assert rate * 60 / 20.1168 == pytest.approx(chains_per_h, rel=0.10)
+
+
+@pytest.mark.parametrize(
+    ("code", "printed", "from_his_table", "other_depth_ft", "from_other_depth"),
+    [(5, 18, 14.49, 2.5, 18.30), (7, 20, 25.94, 2.0, 20.48)],
+)
+def test_andersons_rates_of_5_and_7_do_not_follow_from_his_own_table(
+    code, printed, from_his_table, other_depth_ft, from_other_depth
+):
+    """The equations with the published row give -20 % and +30 %; with the depths of the two exchanged, 2 % each."""
+    model = fuel_models()[code]
+    assert model.depth_ft == {5: 2.0, 7: 2.5}[code]
+    inputs = dict(dead_1h=0.08, dead_10h=0.08, dead_100h=0.08, live_herb=1.0, live_woody=1.0)
+    ft_min_to_ch_h = 60 / 66
+    by_hand = rate_by_hand(model, **inputs, wind_ft_min=440.0, slope=0.0) * ft_min_to_ch_h
+    ours = spread_rate(code, **inputs, wind_midflame_m_min=440.0 * 0.3048, slope_rise_run=0.0)
+    assert by_hand == pytest.approx(from_his_table, abs=0.01)
+    assert ours * 60 / 20.1168 == pytest.approx(by_hand, rel=1e-9)
+    exchanged = rate_by_hand(replace(model, depth_ft=other_depth_ft), **inputs, wind_ft_min=440.0, slope=0.0)
+    assert exchanged * ft_min_to_ch_h == pytest.approx(from_other_depth, abs=0.01)
+    assert exchanged * ft_min_to_ch_h == pytest.approx(printed, rel=0.025)
 
 
 @pytest.mark.parametrize("code", range(91, 100))

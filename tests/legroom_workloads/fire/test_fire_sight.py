@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from legroom.backends.sb3.algorithms.set_policy import choosing_sets
 from legroom.backends.sb3.trace import trace_run
 from legroom.reading import read
+from legroom_workloads.fire.algorithms.set_policy import choosing_sets
 from legroom_workloads.fire.env import FireEnv
 from legroom_workloads.fire.exploring import line_cells
 from legroom_workloads.fire.line_policy import LinePolicy

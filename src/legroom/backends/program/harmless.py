@@ -41,6 +41,9 @@ _NUMBERS = _words("""
     max_memory_allocated mean median memory_allocated memory_reserved min numel percentile perf_counter pow prod
     round size sqrt std sum time timestamp total_seconds var
 """)
+_TABLES = _words("""
+    array asarray dict geomspace linspace list logspace range repeat sorted tuple
+""")
 CONFIG = _words("""
     args cfg conf config flags hp hparams opt options opts settings
 """)
@@ -77,17 +80,22 @@ class Judge:
     def __init__(self, trees: Sequence[ast.AST]) -> None:
         self.functions: dict[str, list[Function]] = {}
         values: dict[str, list[ast.expr | None]] = {}
-        for node in (node for tree in trees for node in ast.walk(tree)):
+        nodes = [node for tree in trees for node in ast.walk(tree)]
+        given: dict[str, list[ast.Call]] = {}
+        for node in nodes:
+            if isinstance(node, ast.Call):
+                given.setdefault(name_of(node.func), []).append(node)
+        for node in nodes:
             if isinstance(node, Function):
                 self.functions.setdefault(node.name, []).append(node)
-                arguments = node.args
-                for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-                    values.setdefault(parameter.arg, []).append(None)
+                for name, value in _parameters(node, given.get(node.name, [])):
+                    values.setdefault(name, []).append(value)
             else:
                 for name, value in _assignments(node):
                     values.setdefault(name, []).append(value)
         self._values: Mapping[str, list[ast.expr | None]] = values
         self._numeric: dict[str, bool] = {}
+        self._tables: dict[str, bool] = {}
 
     def is_number(self, node: ast.expr | None) -> bool:
         """Return whether an expression is a number or text of Python's own, whatever its value."""
@@ -116,11 +124,45 @@ class Judge:
         """Return whether an expression is a list or dictionary of numbers that stands in the source or the settings."""
         if isinstance(node, ast.List | ast.Tuple | ast.Dict):
             return self.is_number(node)
+        if isinstance(node, ast.ListComp | ast.DictComp):
+            return self.is_number(node.elt if isinstance(node, ast.ListComp) else node.value)
+        if isinstance(node, ast.BinOp):  # [512] * 4 + [4096]
+            return self.is_number(node) and (self.is_table(node.left) or self.is_table(node.right))
+        if isinstance(node, ast.Call):
+            made = name_of(node.func) in _TABLES and root_of(node.func) in ("np", "numpy", name_of(node.func))
+            return made and all(self.is_number(each) or self.is_table(each) for each in node.args)
         if not isinstance(node, ast.Name | ast.Attribute):
             return False
+        values, name = self._values.get(name_of(node), []), name_of(node)
+        if name not in self._tables:
+            self._tables[name] = False  # while it is looked at
+            self._tables[name] = bool(values) and all(each is not None and self.is_table(each) for each in values)
+        return root_of(node) in CONFIG or self._tables[name]
+
+    def is_dict(self, node: ast.expr) -> bool:
+        """Return whether a name is bound to a dictionary somewhere."""
         values = self._values.get(name_of(node), [])
-        literal = bool(values) and all(isinstance(each, ast.List | ast.Tuple | ast.Dict) for each in values)
-        return root_of(node) in CONFIG or (literal and self._is_numeric_name(name_of(node)))
+        calls = [name_of(each.func) for each in values if isinstance(each, ast.Call)]
+        return any(isinstance(each, ast.Dict | ast.DictComp) for each in values) or any(
+            "dict" in c.lower() for c in calls
+        )
+
+    def is_numbers(self, node: ast.expr) -> bool:
+        """Return whether an expression gives numbers one by one that stand in the source."""
+        if not isinstance(node, ast.Call):
+            return self.is_table(node)
+        name = name_of(node.func)
+        if name in ("range", "trange", "count", "enumerate", "tqdm") and isinstance(
+            node.func, ast.Name | ast.Attribute
+        ):
+            return True
+        if name == "zip":
+            return all(map(self.is_numbers, node.args))
+        if name in ("items", "keys", "values") and isinstance(node.func, ast.Attribute):
+            return self.is_table(node.func.value)
+        yields = [each.value for function in self.functions.get(name, ()) for each in ast.walk(function)
+                  if isinstance(each, ast.Yield)]  # fmt: skip
+        return bool(yields) and all(map(self.is_number, yields))
 
     def _is_numeric_call(self, call: ast.Call) -> bool:
         name, root = name_of(call.func), root_of(call.func)
@@ -167,6 +209,10 @@ class Judge:
             )
         if name in ("append", "add", "extend", "insert", "put", "update", "setdefault"):
             return all(map(self.is_number, call.args)) or root in _MODULES
+        if (
+            name == "load_state_dict"
+        ):  # of another network, in place; an optimizer may be given what it does not have yet
+            return all(isinstance(each, ast.Call) and name_of(each.func) == "state_dict" for each in call.args)
         if name == "step":
             return "sched" in root.lower() or "sched" in ast.unparse(call.func).lower()
         if isinstance(call.func, ast.Name):
@@ -187,6 +233,22 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
             continue
         yield each
         todo.extend(ast.iter_child_nodes(each))
+
+
+def _parameters(function: Function, calls: Sequence[ast.Call]) -> Iterator[tuple[str, ast.expr | None]]:
+    """Yield the parameters of a function, each with the values that calls give it; None where that is not known."""
+    spec = function.args
+    names = [each.arg for each in (*spec.posonlyargs, *spec.args)]
+    for default, name in zip(reversed(spec.defaults), reversed(names), strict=False):
+        yield name, default
+    after = names[1:] if names[:1] in (["self"], ["cls"]) else names
+    if not calls:
+        yield from ((name, None) for name in (*names, *(each.arg for each in spec.kwonlyargs)))
+    for call in calls:
+        if any(isinstance(each, ast.Starred) for each in call.args) or any(k.arg is None for k in call.keywords):
+            yield from ((name, None) for name in (*names, *(each.arg for each in spec.kwonlyargs)))
+        yield from zip(after, call.args, strict=False)
+        yield from ((k.arg, k.value) for k in call.keywords if k.arg)
 
 
 def _assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr | None]]:

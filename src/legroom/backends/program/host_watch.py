@@ -22,7 +22,7 @@ from legroom.backends.program.loader_workers import LoaderWorkers
 from legroom.backends.program.mapped_files import MappedFiles, smaps
 from legroom.growth.leak_verdict import Floor, judge
 from legroom.machine.tree import descendants
-from legroom.model.rehearsal import Endless, Filling, HostSeen
+from legroom.model.rehearsal import Endless, Filling, HostSeen, WorkerPages
 from legroom.model.trace import Sample
 from legroom.units import MIB
 from legroom.watching.allowance import Allowance
@@ -30,6 +30,7 @@ from legroom.watching.sampling import TreeSampler
 
 SAMPLE_EVERY_S = 0.25
 MAPPINGS_EVERY_S = 1.0
+SWEEP_COST = 3  # times as long as one takes, between two sweeps of forked processes
 LEAST_MAPPING = 64 * MIB  # smaller ones count where the guest saw them asked for
 LEAST_ASKED = 4 * MIB
 ARENA = 64 * MIB
@@ -110,7 +111,7 @@ class HostWatch:
         self._pid, self._top = program.pid, program.launcher.pid
         self._sampler = TreeSampler(program.pid, Allowance(), lambda pids: None, top=self._top)
         self.files = MappedFiles(program, folder)
-        self._next_sample = self._next_mappings = 0.0
+        self._next_sample = self._next_mappings = self._next_sweep = 0.0
         self._began = time.monotonic()
         self._seen: dict[tuple[int, int], _Seen] = {}
         self.asked: list[dict[str, Any]] = []  # "host-alloc" messages
@@ -120,6 +121,7 @@ class HostWatch:
         self.loaders = LoaderWorkers()
         self._total_steps: float | None = None
         self._children: list[tuple[int, int]] = []  # steps, bytes of all processes but the trainer
+        self._shared: list[int] = []  # by forks, at the same moments
         self.pinned = 0
         self.samples: list[Sample] = []
         self.processes = 1
@@ -159,13 +161,18 @@ class HostWatch:
         now = time.monotonic()
         if now >= self._next_sample:
             self._next_sample = now + SAMPLE_EVERY_S
+            fresh = not self._sampler.has_forks
+            if not fresh and now >= self._next_sweep:  # what a fork copies, no counter shows
+                self._sampler.sweep()
+                self._next_sweep, fresh = now + max(MAPPINGS_EVERY_S, SWEEP_COST * (time.monotonic() - now)), True
             sample = self._sampler.sample()
             if sample is not None:
                 alone = replace(sample, host=sample.host + self._sampler.counted_elsewhere + self.files.unmapped)
                 self.samples.append(alone)  # what it will take where nothing else runs
                 self.processes = max(self.processes, len(self._sampler.pids))
-                if self._steady_from is not None:
+                if self._steady_from is not None and fresh:
                     self._children.append((self.steps, sample.host - sample.by_role.get("trainer", 0)))
+                    self._shared.append(self._sampler.shared_by_forks)
         if now >= self._next_mappings:
             self._look_at_mappings(now)
 
@@ -223,18 +230,37 @@ class HostWatch:
             endless=() if ended else tuple(self._endless()),
             growing_per_s=0.0 if ended else self._growth(),
             pinned=self.pinned,
-            worker_pages=self.loaders.pages(peak.by_role.get("workers", 0) if peak else 0, ended=ended),
+            worker_pages=self.loaders.pages(peak.by_role.get("workers", 0) if peak else 0, ended=ended)
+            or (None if ended else self._copied()),
         )
+
+    def _steps_left(self) -> float | None:
+        return None if self._total_steps is None else max(self._total_steps - self.steps, 0.0)
+
+    def _copied(self) -> WorkerPages | None:
+        """Return what forks have copied of what they shared, and will: all of it at most. None where they take new."""
+        if len(self._children) < 2 or self._shared[0] - self._shared[-1] < LEAST_GROWTH:
+            return None
+        copied, left, steps = self._shared[0] - self._shared[-1], self._shared[-1], self._steps_left()
+        if copied < (self._children[-1][1] - self._children[0][1]) / 2:
+            return None
+        rate = copied / max(self._children[-1][0] - self._children[0][0], 1)
+        later = left if steps is None else int(min(left, rate * steps))
+        return WorkerPages(self.processes - 1, copied, later, later // 2)
 
     def _endless(self) -> Iterable[Endless]:
         """Yield what grows with the steps: containers by name, the rest of the heap, and child processes."""
-        left = None if self._total_steps is None else max(self._total_steps - self.steps, 0.0)
+        left = self._steps_left()
         step_rate = self.steps / self.steady_s if self.steady_s else 0.0
         named = list(self.containers.endless())
         yield from (replace(one, steps_left=left) for one in named)
         heap = max((_heap_growth(rows) for rows in self._heaps.values()), default=(0.0, 0.0))
         # of workers that copy pages the end is known: all pages
-        children = (0.0, 0.0) if self.loaders.seen else _growth_by_steps(self._children, CHILDREN_FLOOR)
+        children = (
+            (0.0, 0.0)
+            if self.loaders.seen or self._copied() is not None
+            else _growth_by_steps(self._children, CHILDREN_FLOOR)
+        )
         known = (1 + NAMED_ERROR) * self.containers.per_step
         for what, (rate, error) in (("the heap", heap), ("child processes", children)):
             rest = rate - (known if what == "the heap" else 0.0)
@@ -271,10 +297,13 @@ class HostWatch:
         last = steady[len(steady) // 2 :]
         if len(last) < LEAST_SAMPLES:
             return 0.0
+        # workers of a loader come and go with the epochs, and have a forecast of their own
+        first, latest = (each.host - (each.by_role.get("workers", 0) if self.loaders.seen else 0)
+                         for each in (last[0], last[-1]))  # fmt: skip
         seconds = last[-1].t - last[0].t
         arrays = sum(seen.rates(self._steady_from or 0.0)[0] for seen in self._filling())
         filled = seconds * (arrays + self.containers.per_s)
-        grown = last[-1].host - last[0].host - filled
+        grown = latest - first - filled
         return grown / seconds if grown >= LEAST_GROWTH else 0.0
 
 

@@ -116,7 +116,7 @@ def _without_its_end(found: Rehearsal) -> Rehearsal:
 def _plans(messages: Messages, card: KnownGpu, progress: Callable[[str], None]) -> tuple[Programs, list[str]]:
     """Return XLA's plans, and why there is none of other programs."""
     plans: Programs = {}
-    unknown: list[str] = []
+    unknown: dict[str, list[str]] = {}
     programs = messages.get("xla program", ())
     for count, program in enumerate(programs, 1):
         name, at = str(program["name"]), f"{Path(str(program['file'])).name}:{program['line']}"
@@ -124,8 +124,12 @@ def _plans(messages: Messages, card: KnownGpu, progress: Callable[[str], None]) 
         try:
             plans[program["pid"], program["number"]] = plan_program(Path(program["path"]), card)
         except (BadInput, MissingExtra, OSError) as wrong:
-            unknown.append(f"{name} ({at}): {wrong}")
-    return plans, list(dict.fromkeys(unknown))
+            unknown.setdefault(str(wrong), []).append(f"{name} ({at})")
+    texts = [
+        f"{each[0]}{f' and {len(each) - 1} more functions' if len(each) > 1 else ''}: {why}"
+        for why, each in unknown.items()
+    ]
+    return plans, texts
 
 
 def _moments(messages: Messages, plans: Programs) -> list[_Moment]:

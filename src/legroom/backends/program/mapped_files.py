@@ -1,8 +1,9 @@
 """What the files that a program's processes have mapped tell: memory in /dev/shm, and libraries in processes unseen.
 
-Files of a tmpfs take memory as long as they exist, mapped or not. The part that is mapped counts with the processes,
-each page once (PSS); this is the rest. A process that has torch or jax loaded and writes no journal did not let the
-guest in (`python -S`, another interpreter): whatever it puts on the GPU is not known.
+Files of a tmpfs take memory as long as they exist, mapped or not; those of `memfd_create` as long as they are open. The
+part that is mapped counts with the processes, each page once (PSS); this is the rest. A process that has torch or jax
+loaded and writes no journal did not let the guest in (`python -S`, another interpreter): whatever it puts on the GPU is
+not known.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ LEAST_CHANGE = 4 * MIB
 NO_GPU = b"torch_shm_manager"  # of torch's shared memory; it has torch mapped, and is not Python
 FORKED = 0x40  # of a process' flags: it has not become another program since it was forked
 _TORCH = re.compile(r"torch_(\d+)_")
-_SHARED = re.compile(rb"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \d+\s+/dev/shm/(?:(?!^Pss:).*\n)*?^Pss:\s+(\d+)", re.M)
+_SHARED = re.compile(
+    rb"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \d+\s+/(?:dev/shm/|memfd:)(?:(?!^Pss:).*\n)*?^Pss:\s+(\d+)", re.M
+)
 
 
 def smaps(pid: int, *, proc: Path = PROC) -> bytes:
@@ -52,10 +55,10 @@ class MappedFiles:
     def look(self, mapped: Mapping[int, bytes]) -> bool:
         """Take in what the processes have mapped now; return whether shared memory has come or gone."""
         self._pids |= set(mapped)
-        shared = [text for text in mapped.values() if b" /dev/shm/" in text]
+        shared = [text for text in mapped.values() if b" /dev/shm/" in text or b" /memfd:" in text]
         in_processes = sum(1024 * int(found) for text in shared for found in _SHARED.findall(text))
         changed, self._in_processes = abs(in_processes - self._in_processes) > LEAST_CHANGE, in_processes
-        self.unmapped = max(self._in_memory() - in_processes, 0)
+        self.unmapped = max(self._in_memory() + _of_memfd(mapped) - in_processes, 0)
         self.written = max(self.written, self._in_layer())
         for pid, text in mapped.items():
             if pid not in self.unseen and any(name in text for name in HEAVY) and not self._is_known(pid):
@@ -117,6 +120,19 @@ def _size(*paths: Path) -> int:
             if path.is_dir() and not path.is_symlink():
                 nbytes += _size(*path.iterdir())
     return nbytes
+
+
+def _of_memfd(pids: Iterable[int]) -> int:
+    """Return what files of `memfd_create` take that the processes have open."""
+    found: dict[int, int] = {}
+    for pid in pids:
+        with suppress(OSError):
+            for each in (PROC / str(pid) / "fd").iterdir():
+                with suppress(OSError):
+                    if str(each.readlink()).startswith("/memfd:"):
+                        about = each.stat()
+                        found[about.st_ino] = about.st_blocks * 512
+    return sum(found.values())
 
 
 def _used(path: str) -> int:

@@ -207,7 +207,7 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
         )  # fmt: skip
     pages = host.worker_pages
     if pages is not None and pages.later + pages.missed >= LEAST_COPIED:
-        more = f" and {format_size(pages.later)} more until the epoch ends" if pages.later else ""
+        more = f" and {format_size(pages.later)} more later on" if pages.later else ""
         yield Item(
             "host.worker pages copied", pages.later + pages.missed, Place.WORKER,
             f"because reference counts change: {format_size(pages.copied)} so far{more}",
@@ -273,7 +273,7 @@ def _findings(rehearsal: Rehearsal) -> Iterator[Finding]:
     if pages is not None and pages.copied + pages.later >= MUCH_COPIED:
         yield Finding(
             "program", "worker-copies", "warning",
-            f"{pages.workers} DataLoader workers copy {format_size(pages.copied + pages.later)} of the program's "
+            f"{pages.workers} forked workers copy {format_size(pages.copied + pages.later)} of the program's "
             "memory: reading Python objects changes their reference counts",
             "keep the data in one NumPy array or tensor instead of a list of objects",
         )  # fmt: skip
@@ -448,6 +448,11 @@ def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
             insists = "; jax's devices are the CPU's here, a program that insists on a GPU ends"
             ended = insists if rehearsal.stopped == "failed" else ""
             yield f"the program used jax and computed nothing large with it{within}: no GPU verdict{ended}"
+        elif not rehearsal.updates and rehearsal.stopped == "seconds":
+            yield (
+                f"the program called none of its compiled functions within {rehearsal.seconds:.0f} s: only single "
+                "operations were seen (more time: --seconds)"
+            )
     elif not rehearsal.torch:
         if rehearsal.stopped == "finished":
             yield "the program ended before it used torch"

@@ -118,7 +118,7 @@ class RehearsalPlan:
         return {
             "card": card, "cards": self.cards if card else 0, "limit": self.limit, "values": self.values,
             "small": self.small, "ram": self.ram, "real_limit": self.real_limit, "limit_error": CONTEXT_ERROR,
-            "looking_s": self.looking_s,
+            "looking_s": self.looking_s, "seconds": self.seconds,
         }  # fmt: skip
 
 
@@ -363,7 +363,7 @@ class ProgramSeen:
         """Return when to stop: a JAX program first traces its functions for a minute, which is no time of training."""
         if not self._messages.get("jax"):
             return self.plan.seconds
-        if not self._messages.get("xla call"):
+        if not self.updates:
             self._traced_s = seconds
             return max(self.plan.seconds, TRACING_S)
         return self._traced_s + self.plan.seconds
@@ -422,7 +422,7 @@ class ProgramSeen:
             updates=self.updates,
             repeats=self.repeats,
             seconds=seconds,
-            host=host,
+            host=self._with_whole_rollouts(host),
             card=card_seen(self.books.values()),
             had_card=self.plan.card is not None,
             python=python,
@@ -466,6 +466,13 @@ class ProgramSeen:
     def said_why(self) -> bool:
         """Whether an exception told why the program failed."""
         return bool(self._messages.get("exception"))
+
+    def _with_whole_rollouts(self, host: HostSeen) -> HostSeen:
+        """Return what the host holds where rollouts are not cut short: with rows that nothing was written to."""
+        cut = max((int(each.get("unwritten") or 0) for each in self._messages.get("rollout cut", [])), default=0)
+        files = {file for message in self._messages.get("learn", []) for file in message.get("buffer_files") or ()}
+        forecast = sum(one.nbytes - one.touched for one in host.filling if one.file in files)
+        return replace(host, peak=host.peak + max(cut - forecast, 0))
 
     def _torch(self) -> str:
         told = [*self._messages.get("torch", []), *self._messages.get("started", [])]

@@ -60,7 +60,8 @@ def divided(
     theirs = [one for one in filling if one.file in same.buffer_files]
     rest = tuple(one for one in filling if one not in theirs)
     if backend_of(same.run).storage(same.run).kind == "rollout":  # was full before the first update: in the process
-        return (own - whole, rest, same.items) if whole <= own else (own, tuple(filling), ())
+        left = min(own, own - whole + sum(one.nbytes for one in theirs))  # which are not in the process's own memory
+        return (left, rest, same.items) if left >= 0 else (own, tuple(filling), ())
     asked = sum(one.nbytes for one in theirs)
     if abs(asked - whole) > AGREEMENT * whole:
         return own, tuple(filling), ()

@@ -4,7 +4,9 @@ The simulated GPU answers reads of values that it does not have by assumption. M
 printed, or compared to stop early. One that guards `history.append(x)`, as in LBFGS, decides how many tensors stay
 alive. The lines that read are looked up in the source: conditions that stand there, or that use a name assigned there.
 Of the branches that did not run, those count that may take or keep GPU memory; in installed libraries those alone that
-keep something in a container.
+keep something in a container. How often code runs may be decided by such a value, too: of the program's own, loops
+count that may take memory in each pass (`for _ in range(n)`) or keep something (`while`), and values that are kept by a
+key which was assumed, also where they ran.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from legroom.backends.program.harmless import Function, Judge, name_of, own_node
 from legroom.model.rehearsal import NotReached
 
 KEEPING = ("append", "appendleft", "extend", "insert", "add", "put", "push", "update")
+_COMPUTING = ("abs", "bool", "ceil", "float", "floor", "int", "max", "min", "range", "round", "sum")
 Scope = ast.Module | Function
 Branch = ast.If | ast.While
 
@@ -43,6 +46,12 @@ def undecided_places(readers: Sequence[tuple[str, int]], lines: Mapping[str, Set
                 if taking is not None:
                     text = ast.unparse(taking).splitlines()[0][:80]
                     found.setdefault((file, taking.lineno), NotReached(file, taking.lineno, text))
+        for counted in _counted(tree, line) if file in lines else ():
+            block = counted.body if isinstance(counted, ast.While | ast.For) else [counted]
+            taking = next((each for each in block if _takes(each, judge, own=isinstance(counted, ast.For))), None)
+            if taking is not None:
+                text = ast.unparse(taking).splitlines()[0][:80]
+                found.setdefault((file, taking.lineno), NotReached(file, taking.lineno, text))
     return list(found.values())
 
 
@@ -73,6 +82,41 @@ def _branches(tree: ast.Module, line: int) -> Iterator[Branch]:
             yield each
 
 
+def _counted(tree: ast.Module, line: int) -> Iterator[ast.While | ast.For | ast.Assign]:
+    """Yield what a value read in a line decides the number of: passes of loops, keys of a dict.
+
+    Only numbers made of it count: the environment that was given an action decides by itself when its episode ends.
+    """
+    nodes = list(own_nodes(ast.Module(_scope(tree, line).body, [])))
+    names: set[str] = set()
+    grew = -1
+    while grew != len(names):
+        grew = len(names)
+        for each in nodes:
+            if isinstance(each, ast.Assign) and (_covers(each, line) or _is_made_of(each.value, names)):
+                names |= {target.id for target in each.targets if isinstance(target, ast.Name)}
+    for each in nodes:
+        if isinstance(each, ast.While):
+            decides: list[ast.expr] = [each.test]
+        elif isinstance(each, ast.For) and isinstance(each.iter, ast.Call) and name_of(each.iter.func) == "range":
+            decides = [each.iter]
+        elif isinstance(each, ast.Assign):
+            decides = [target.slice for target in each.targets if isinstance(target, ast.Subscript)]
+        else:
+            continue
+        if any(_covers(one, line) or _is_made_of(one, names) for one in decides):
+            yield each
+
+
+def _is_made_of(node: ast.AST, names: Set[str]) -> bool:
+    """Return whether a number is computed from one of these names."""
+    if isinstance(node, ast.Name):
+        return node.id in names
+    if isinstance(node, ast.Call) and name_of(node.func) not in _COMPUTING:
+        return False
+    return any(_is_made_of(each, names) for each in ast.iter_child_nodes(node))
+
+
 def _scope(tree: ast.Module, line: int) -> Scope:
     inner = [each for each in ast.walk(tree) if isinstance(each, Function) and _covers(each, line)]
     return inner[-1] if inner else tree
@@ -94,5 +138,11 @@ def _ran(block: Sequence[ast.stmt], lines: Set[int]) -> bool:
 def _takes(statement: ast.stmt, judge: Judge, *, own: bool) -> bool:
     if own and judge.may_allocate(statement):
         return True
-    calls = [each for each in own_nodes(statement) if isinstance(each, ast.Call) and name_of(each.func) in KEEPING]
-    return any(not all(map(judge.is_number, call.args)) for call in calls)
+    for each in own_nodes(statement):
+        if isinstance(each, ast.Call) and name_of(each.func) in KEEPING and not all(map(judge.is_number, each.args)):
+            return True
+        if isinstance(each, ast.Assign) and not judge.is_number(each.value):
+            stored = [target.value for target in each.targets if isinstance(target, ast.Subscript)]
+            if any(map(judge.is_dict, stored)):
+                return True
+    return False

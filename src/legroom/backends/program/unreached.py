@@ -26,6 +26,11 @@ _CONSTANT_CALLS = (
     "isinstance", "issubclass", "lower", "startswith", "str", "upper",
 )  # fmt: skip
 _HOOK = re.compile(r"^_?on_|_(step|end|start|epoch)$|^evaluat|^compute_metrics$")
+_ENDING = ("__exit__", "__aexit__", "__del__")  # methods that Python itself calls at an end
+_DEFERRING = (  # functions of libraries that call later what they are given
+    "Timer", "add_done_callback", "call_at", "call_later", "call_soon", "enter", "enterabs", "finalize", "register",
+    "signal",
+)  # fmt: skip
 _WHOLE = ("min", "max", "int", "round", "abs")
 
 
@@ -59,6 +64,7 @@ class _Search:
     trees: Mapping[str, ast.Module]
     lines: Mapping[str, Set[int]]
     coming: list[tuple[str, list[ast.stmt]]] = field(default_factory=list)  # blocks that run, or will
+    loops: list[tuple[Loop, bool]] = field(default_factory=list)  # under way, and whether others are inside of them
     counters: set[str] = field(default_factory=set)  # whole numbers that loops count
     rare: set[str] = field(default_factory=set)  # those of outer loops, which change rarely
     places: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -81,15 +87,16 @@ class _Search:
                 self.coming += [(file, current.orelse), (file, current.finalbody)]
             inner = [block for block in _blocks(current) if block and _first(block[0]) <= line <= _last(block[-1])]
             body = inner[0] if inner else []
-        for loop in loops:
-            if isinstance(loop, ast.For | ast.AsyncFor) and _counts(loop):
-                names = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
-                self.counters |= names
-                self.rare |= names if loop is not loops[-1] else set()
+        self.loops += [(loop, loop is not loops[-1]) for loop in loops]
 
     def found(self) -> list[NotReached]:
         """Return the places, in the order of the files."""
         self.judge = Judge(list(self.trees.values()))
+        for loop, is_outer in self.loops:
+            if isinstance(loop, ast.For | ast.AsyncFor) and self._counts(loop):
+                names = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+                self.counters |= names
+                self.rare |= names if is_outer else set()
         live = [
             (file, each) for file, tree in self.trees.items() for each in ast.walk(tree)
             if isinstance(each, Function) and self._is_live(file, each)
@@ -108,12 +115,28 @@ class _Search:
         return [NotReached(file, line, text) for (file, line), text in ordered][:MOST_PLACES]
 
     def _look_at_hooks(self, file: str, tree: ast.Module) -> None:
-        """Find methods that a library calls by their name, such as `validation_step`, and has not called yet."""
+        """Find what is called by others, and was not yet.
+
+        That is methods that a library knows by their name (`validation_step`), those that end a block or an object, and
+        functions that were given away to be called later (`atexit.register(evaluate)`).
+        """
+        later: list[ast.AST] = []
         for each in ast.walk(tree):
-            for method in each.body if isinstance(each, ast.ClassDef) and each.bases else ():
-                if isinstance(method, Function) and _HOOK.search(method.name) and not self._is_live(file, method):
-                    for statement in method.body:
-                        self._add(file, statement)
+            if isinstance(each, ast.ClassDef):
+                later += [
+                    method for method in each.body if isinstance(method, Function)
+                    and (method.name in _ENDING or (each.bases and _HOOK.search(method.name)))
+                ]  # fmt: skip
+            elif isinstance(each, ast.Call) and name_of(each.func) in _DEFERRING:
+                for given in (*each.args, *(keyword.value for keyword in each.keywords)):
+                    named = isinstance(given, ast.Name | ast.Attribute)
+                    later += self.judge.functions.get(name_of(given), []) if named else []
+                    if isinstance(given, ast.Lambda) and self.judge.may_allocate(given.body):
+                        self.places.setdefault((file, given.lineno), ast.unparse(given)[:80])
+        for method in later:
+            if isinstance(method, Function) and not self._is_live(file, method):
+                for statement in method.body:
+                    self._add(file, statement)
 
     def _is_live(self, file: str, function: Function) -> bool:
         lines = {line for each in function.body for line in range(_first(each), _last(each) + 1)}
@@ -178,7 +201,7 @@ class _Search:
         nodes = [(file, node) for file, body in running for each in body for node in own_nodes(each)]
         self.counters |= {name_of(each.target) for _, each in nodes if isinstance(each, ast.AugAssign)}
         for _, each in nodes:
-            if isinstance(each, ast.For | ast.AsyncFor) and _counts(each):
+            if isinstance(each, ast.For | ast.AsyncFor) and self._counts(each):
                 self.counters |= {name.id for name in ast.walk(each.target) if isinstance(name, ast.Name)}
         grew = -1
         while grew != len(self.stepped):
@@ -240,6 +263,9 @@ class _Search:
         whole = bool(results) and all(self.judge.is_number(each) and not _is_real(each) for each in results)
         return whole and any(self._is_counted(each) or self._is_stepped(each) for each in call.args)
 
+    def _counts(self, loop: ast.For | ast.AsyncFor) -> bool:
+        return isinstance(loop.iter, ast.Tuple | ast.List) or self.judge.is_numbers(loop.iter)
+
     def _is_counted(self, node: ast.AST) -> bool:
         counters = self.counters | self.stepped.keys()
         return any(isinstance(each, ast.Name | ast.Attribute) and name_of(each) in counters for each in ast.walk(node))
@@ -262,11 +288,6 @@ def _is_real(node: ast.expr) -> bool:
         or (isinstance(each, ast.Constant) and isinstance(each.value, float | str))
         for each in ast.walk(node)
     ) and not any(isinstance(each, ast.Call) and name_of(each.func) in ("int", "round") for each in ast.walk(node))
-
-
-def _counts(loop: ast.For | ast.AsyncFor) -> bool:
-    called = name_of(loop.iter.func) if isinstance(loop.iter, ast.Call) else ""
-    return called in ("range", "trange", "count", "enumerate", "tqdm") or isinstance(loop.iter, ast.Tuple | ast.List)
 
 
 def _simple(statement: ast.stmt) -> Iterator[ast.stmt]:

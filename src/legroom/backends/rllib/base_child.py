@@ -36,7 +36,6 @@ ROLES = {  # what a process's command line has in it -> its role; Ray's workers 
     "EnvRunner": "runner", "gcs_server": "head", "autoscaler": "head", "dashboard/dashboard.py": "head",
     "raylet/raylet": "node", "DashboardAgent": "node", "RuntimeEnvAgent": "node", "log_monitor": "log_monitor",
 }  # fmt: skip
-WATCHDOG = "watchdog.py"
 
 
 def measure() -> dict[str, int]:

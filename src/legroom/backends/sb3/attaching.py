@@ -149,7 +149,7 @@ def _nothing_to_gain(buffer: Any) -> str:
 
 _stored: weakref.WeakSet[Any] = weakref.WeakSet()  # and not told of yet
 # what the library's own buffers have not got
-_OURS = ("columns", "options", "prefetch", "ahead", "_before_drawing", "sampler", "_discrete", "_most_nbytes")
+_OURS = ("columns", "options", "prefetch", "sampler", "_discrete", "_most_nbytes")
 
 
 def _attached_form(lean: Any, owner: Any) -> Any:

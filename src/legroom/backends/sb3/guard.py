@@ -35,6 +35,7 @@ from legroom.errors import BadInput
 logger = logging.getLogger("legroom")
 _OURS = (
     "micro_batch", "survives", "on_retreat", "_redoing", "_policy_buffers", "_unwatched", "_minibatches_done",
+    "update_at",
 )  # fmt: skip
 
 

@@ -37,7 +37,6 @@ class LeanReplayBuffer(LeanReplay, ReplayBuffer):
         max_bytes: stored records beyond this (bytes, or "2GB") go to unlinked files; None: never.
         spill_dir: the directory of those files; None: the system's directory for temporary files.
         codec: "lz4", or "none" to store pages and changes as they are.
-        prefetch: whether the next batch is decoded in a thread while one is trained on, by a guess of what comes next.
         sampler: chooses what is sampled (prioritized replay): given the buffer and the batch size, returns row
             indices, or (rows, environments); None: uniformly, as SB3.
         The others are SB3's.
@@ -75,7 +74,6 @@ class LeanReplayBuffer(LeanReplay, ReplayBuffer):
         max_bytes: int | str | None = None,
         spill_dir: str | None = None,
         codec: str = "lz4",
-        prefetch: bool = True,
         sampler: Sampler | None = None,
         **others: Any,
     ) -> None:
@@ -84,15 +82,12 @@ class LeanReplayBuffer(LeanReplay, ReplayBuffer):
         BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs=n_envs)
         self.buffer_size = max(buffer_size // n_envs, 1)
         self.n_steps, self.gamma, self.sampler = n_steps, gamma, sampler
-        if not prefetch:
-            self.prefetch = False
         options = Options(max_bytes, spill_dir, codec)
         self.begin_replay(options, handle_timeout_termination=handle_timeout_termination)
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> Any:
         """Sample transitions: uniformly, or as the `sampler` chooses."""
         if self.sampler is None:
-            self.look_ahead()
             return super().sample(batch_size, env=env)
         chosen = self.sampler(self, batch_size)
         if isinstance(chosen, tuple):

@@ -18,7 +18,7 @@ from functools import cache
 
 from stable_baselines3 import A2C, DQN, PPO
 
-from legroom.backends.sb3.algorithms.double_dqn import DoubleDQN
+from legroom import DoubleDQN
 from legroom.backends.sb3.microbatch_a2c import MicroBatchedA2C
 from legroom.backends.sb3.microbatch_dqn import MicroBatchedDoubleDQN, MicroBatchedDQN
 from legroom.backends.sb3.microbatch_ppo import MicroBatchedMaskablePPO, MicroBatchedPPO

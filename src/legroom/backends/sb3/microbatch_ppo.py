@@ -9,7 +9,7 @@ Mirrors `PPO.train` (stable_baselines3/ppo/ppo.py, 2.9.2) and `MaskablePPO.train
 2.9.2); a test pins their source.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +40,8 @@ class MicroBatchedPPO(Surviving):
 
     masked = False
     _minibatches_done = 0  # in all rollouts together, which a schedule of micro-batches counts; checkpoints keep it
+    update_at: dict[str, Any] | None = None  # how far an update is; set before train(), that goes on from there
+    between_minibatches: Callable[[], None] | None = None  # called where `update_at` and the model say all
 
     def _setup_model(self: Any) -> None:
         super()._setup_model()  # type: ignore[safe-super]
@@ -65,12 +67,14 @@ class MicroBatchedPPO(Surviving):
             self.clip_range(self._current_progress_remaining),
             None if self.clip_range_vf is None else self.clip_range_vf(self._current_progress_remaining),
         )
-        figures: list[dict[str, float]] = []
+        at = self.update_at = self.update_at or {"epoch": 0, "minibatch": 0, "figures": [], "in_epoch": 0}
+        figures: list[dict[str, float]] = at["figures"]
         continue_training = self._unwatched = True
         add_gradients = partial(self._add_gradients, list(self.policy.parameters()), clipping)
-        for epoch in range(self.n_epochs):
-            in_epoch = len(figures)
-            for whole, parts in rollout_minibatches(self.rollout_buffer, self._whole()):
+        for epoch in range(at["epoch"], self.n_epochs):
+            for whole, parts in self._minibatches_from(at):
+                if self.between_minibatches is not None:
+                    self.between_minibatches()
                 update = self._minibatches_done
                 size = min(size_at(self.micro_batch, update) or len(whole), len(whole))
                 total = self._attempt(partial(add_gradients, whole, parts), size, update)
@@ -84,10 +88,27 @@ class MicroBatchedPPO(Surviving):
                         print(f"Early stopping at step {epoch} due to reaching max kl: {approx_kl:.2f}")  # noqa: T201
                     break  # what was added up is dropped: the next minibatch begins without gradients
                 self.policy.optimizer.step()
+                at["minibatch"] += 1
             self._n_updates += 1
+            at |= {"epoch": epoch + 1, "minibatch": 0}
+            del at["random"]
             if not continue_training:
                 break
-        self._log(figures, in_epoch, clipping)
+        del self.update_at
+        self._log(figures, at["in_epoch"], clipping)
+
+    def _minibatches_from(self: Any, at: dict[str, Any]) -> Iterator[tuple[np.ndarray, Parts]]:
+        """Yield the minibatches of an epoch that are left; how they are drawn is kept, and they are drawn again."""
+        drawn, now = "random" in at, np.random.get_state(legacy=False)
+        if drawn:
+            np.random.set_state(at["random"])
+        else:
+            at |= {"random": now, "in_epoch": len(at["figures"])}
+        for number, minibatch in enumerate(rollout_minibatches(self.rollout_buffer, self._whole())):
+            if drawn and number == 0:
+                np.random.set_state(now)
+            if number >= at["minibatch"]:
+                yield minibatch
 
     def _whole(self: Any) -> int:
         """Return the samples in a minibatch; sb3-contrib takes None for a whole rollout."""

@@ -11,8 +11,9 @@ is at most an eighth of the ring, mostly a 48th.
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ KNOWN = (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, LeanReplayBuffer, Le
 # A row segment smaller than this is written again together with the new rows: checkpoints that are taken often would
 # otherwise leave thousands of tiny files, and each is a name in each checkpoint.
 WORTH_LINKING = 1 << 20
+WRITTEN_AT_ONCE = 16 << 20  # bytes
 _LINEAGE = "_legroom_lineage"  # of a buffer and of its checkpoints: rows of the same lineage are the same rows
 
 
@@ -66,14 +68,14 @@ def capture_replay(model: BaseAlgorithm, previous: SavedState | None, arrays: di
     count = buffer.pos + (size if buffer.full else 0)
     if before is not None:
         count = before["count"] + (buffer.pos - before["pos"]) % size
-    segments, first = _kept_segments(before, max(count - size, 0))
+    segments, first = kept_segments(before, max(count - size, 0))
     link, files = {}, {}
     for segment in segments:
         link[segment["file"]] = previous.path / segment["file"]  # type: ignore[union-attr]
     if first < count:
         name = f"replay-rows-{first:012d}-{count:012d}.bin"
         segments.append({"file": name, "first": first, "end": count})
-        files[name] = _rows_writer(rows, size, first, count)
+        files[name] = rows_writer(rows, size, first, count)
     stores = {}
     for key, ring in _rings(buffer).items():
         stores[key] = list(_store_entries(key, ring, before, previous, link, files))
@@ -271,7 +273,7 @@ def _same_rows(
     return data if added == steps else None  # otherwise it went round, was cleared, or somebody else adds rows
 
 
-def _kept_segments(before: dict[str, Any] | None, oldest: int) -> tuple[list[dict[str, Any]], int]:
+def kept_segments(before: dict[str, Any] | None, oldest: int) -> tuple[list[dict[str, Any]], int]:
     """Return the earlier segments that are still of use, and the first row that has to be written."""
     if before is None:
         return [], oldest
@@ -298,12 +300,16 @@ def _pieces(size: int, first: int, end: int) -> Iterator[slice]:
         first += stop - start
 
 
-def _rows_writer(rows: dict[str, np.ndarray], size: int, first: int, end: int) -> Callable[[Path], None]:
+def rows_writer(rows: dict[str, np.ndarray], size: int, first: int, end: int) -> Callable[[Path], None]:
+    """Return what writes the rows [first, end) of every array, a few at a time: where they are laid out is not said."""
+
     def write(path: Path) -> None:
         with path.open("wb") as file:
             for array in rows.values():
+                at_once = max(WRITTEN_AT_ONCE // max(array.nbytes // len(array), 1), 1)
                 for piece in _pieces(size, first, end):
-                    file.write(raw_bytes(array[piece]))
+                    for start in range(piece.start, piece.stop, at_once):
+                        file.write(raw_bytes(array[start : min(start + at_once, piece.stop)]))
 
     return write
 
@@ -336,12 +342,12 @@ def _store_entries(
     written = {} if before is None else {entry["first"]: entry for entry in before["stores"].get(key, ())}
     for number, segment in enumerate(ring._segments):
         is_sealed = number < len(ring._segments) - 1
-        name = f"replay-store-{_file_name(key)}{segment.first:012d}.bin"
+        name = f"replay-store-{file_name(key)}{segment.first:012d}.bin"
         earlier = written.get(segment.first)
         if earlier is not None and earlier["sealed"] and previous is not None:
             link[name] = previous.path / earlier["file"]
         else:
-            files[name] = _store_writer(segment)
+            files[name] = parts_writer(_store_parts(segment))
         yield {
             "file": name,
             "first": segment.first,
@@ -350,24 +356,22 @@ def _store_entries(
         }
 
 
-def _file_name(key: str) -> str:
+def file_name(key: str) -> str:
     """Return a part of a file's name for a part of the observation, whatever characters its name has."""
     return key.encode().hex() + "-" if key else ""
 
 
-def _store_writer(segment: Segment) -> Callable[[Path], None]:
-    """Return what writes a store: the sizes of its parts, then index and arenas, one arena in memory at a time."""
+def parts_writer(parts: Sequence[Callable[[], bytes]]) -> Callable[[Path], None]:
+    """Return what writes the sizes of parts, then the parts, one in memory at a time."""
 
     def write(path: Path) -> None:
-        store = segment.shelf.store
-        n_arenas = store.n_arenas()
-        sizes = np.zeros(2 + n_arenas, "<u8")
-        sizes[0] = 1 + n_arenas
+        sizes = np.zeros(1 + len(parts), "<u8")
+        sizes[0] = len(parts)
         with path.open("wb") as file:
             file.write(sizes.tobytes())
-            for i in range(1 + n_arenas):
-                part = store.dump_index() if i == 0 else store.dump_arena(i - 1)
-                sizes[1 + i] = len(part)
+            for number, made in enumerate(parts, 1):
+                part = made()
+                sizes[number] = len(part)
                 file.write(part)
             file.seek(0)
             file.write(sizes.tobytes())
@@ -375,19 +379,28 @@ def _store_writer(segment: Segment) -> Callable[[Path], None]:
     return write
 
 
+def read_parts(path: Path) -> list[bytes]:
+    """Return the parts that `parts_writer` wrote.
+
+    Raises:
+        BadInput: it wrote no such file.
+    """
+    with open_plain(path) as file:
+        n_parts = int.from_bytes(file.read(8), "little")
+        if not 0 <= n_parts <= os.fstat(file.fileno()).st_size // 8:
+            raise BadInput("not a store of observations", path=path, hint="use an earlier checkpoint")
+        sizes = np.frombuffer(file.read(8 * n_parts), "<u8")
+        return [file.read(int(size)) for size in sizes]
+
+
+def _store_parts(segment: Segment) -> list[Callable[[], bytes]]:
+    store = segment.shelf.store
+    n_arenas = store.n_arenas()  # first: rows that wait are stored now
+    return [store.dump_index, *(partial(store.dump_arena, i) for i in range(n_arenas))]
+
+
 def _dumps(checkpoint: SavedState, entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield the stores as `Ring.prepare` takes them, one in memory at a time."""
     for entry in entries:
-        path = checkpoint.file(entry["file"])
-        with open_plain(path) as file:
-            n_parts = int.from_bytes(file.read(8), "little")
-            if not 0 < n_parts <= os.fstat(file.fileno()).st_size // 8:
-                raise BadInput("not a store of a replay buffer", path=path, hint="use an earlier checkpoint")
-            sizes = np.frombuffer(file.read(8 * n_parts), "<u8")
-            parts = [file.read(int(size)) for size in sizes]
-        yield {
-            "first": entry["first"],
-            "first_row_bytes": entry["first_row_bytes"],
-            "index": parts[0],
-            "arenas": parts[1:],
-        }
+        index, *arenas = read_parts(checkpoint.file(entry["file"]))
+        yield {"first": entry["first"], "first_row_bytes": entry["first_row_bytes"], "index": index, "arenas": arenas}

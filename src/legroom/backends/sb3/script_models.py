@@ -23,6 +23,7 @@ from legroom.reading.interpreter.values import (
     Class,
     Function,
     Module,
+    Names,
     Namespace,
     NotKnown,
     Parser,
@@ -131,6 +132,11 @@ _SET_FREELY = frozenset({
     "name", "_last_obs", "_custom_logger", "start_time", "n_epochs",
 })  # fmt: skip
 _BUFFERS = ("replay_buffer", "rollout_buffer")
+# Functions of libraries that run what they are given several times side by side.
+_SIDE_BY_SIDE = frozenset({
+    "Parallel", "Process", "Thread", "apply_async", "delayed", "gather", "imap", "imap_unordered", "map", "map_async",
+    "remote", "run_in_executor", "spawn", "starmap", "starmap_async", "submit", "to_thread",
+})  # fmt: skip
 # SB3's own classes that may stand in policy_kwargs or as buffer classes, by their last name.
 KNOWN_CLASSES: Mapping[str, str] = {
     "NatureCNN": "stable_baselines3.common.torch_layers:NatureCNN",
@@ -315,6 +321,32 @@ class ScriptModels(Follower):
         else:
             super().set_item(owner, key, value, node)
 
+    def foreign(self, maker: str, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> NotKnown:
+        before = len(self.models)
+        found = super().foreign(maker, args, kwargs, node)
+        if maker.rpartition(".")[2] in _SIDE_BY_SIDE or _last_name(node.func) in _SIDE_BY_SIDE or "n_jobs" in kwargs:
+            for model in self.models[before:]:  # nobody knows how many at a time
+                model.doubt(node)
+        return found
+
+    def rewrite(self, inside: list[Any] | dict[Any, Any], changed: Any) -> None:
+        super().rewrite(inside, changed)
+        _doubt_kept_together(changed)
+
+    def write(self, inside: dict[Any, Any], key: Any, value: Any) -> None:
+        super().write(inside, key, value)
+        if isinstance(value, Model) and not isinstance(inside, Names):
+            _doubt_kept_together(inside)
+
+    def on_listcomp(self, node: Any, at: Any) -> Any:
+        before, found = len(self.models), super().on_listcomp(node, at)
+        _doubt_kept_together(found if not isinstance(node, ast.GeneratorExp) else None)
+        for model in self.models[before:] if isinstance(found, NotKnown) else ():  # nobody knows how many
+            model.doubt(node)
+        return found
+
+    on_setcomp = on_dictcomp = on_listcomp
+
     def touched_by(self, value: Any, maker: str, node: ast.Call) -> None:
         if isinstance(value, Model):
             value.doubt(node)
@@ -496,6 +528,15 @@ def _leaves(data: Any, at: Key = ()) -> Iterator[tuple[Key, Any]]:
             yield from _leaves(value, (*at, key))
     elif at:
         yield at, data
+
+
+def _doubt_kept_together(kept: Any) -> None:
+    """Doubt the models of a list or dict: a run is one of them, and memory is that of all."""
+    values = kept.values() if isinstance(kept, dict) else kept if isinstance(kept, list) else ()
+    models = [each for each in values if isinstance(each, Model) and each.made is not None]
+    for model in models if len(models) > 1 else ():
+        assert model.made is not None
+        model.doubt(model.made)
 
 
 def _passed_on(cls: Class, algorithm: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

@@ -1,9 +1,10 @@
 """An SB3 model with its environments as arrays and JSON, and back: what makes a resumed run end with the same bits.
 
 The moment matters. State is captured *between iterations*: after an update, before `collect_rollouts` is called, when
-no rollout is half full. Everything that a later iteration reads before it writes is captured: networks and optimizers,
-counters that schedules and target updates go by, every random generator, the environments with their wrappers, the
-observation acted on next, action noise, and replay. Schedules are functions of the progress and keep nothing.
+no rollout is half full; and, where `rollout_state` knows how, before a step or a minibatch within one. Everything that
+a later iteration reads before it writes is captured: networks and optimizers, counters that schedules and target
+updates go by, every random generator, the environments with their wrappers, the observation acted on next, action
+noise, and replay. Schedules are functions of the progress and keep nothing.
 
 Mirrors stable-baselines3 2.9 and sb3-contrib 2.9: `_setup_learn` and `learn` of both algorithm families.
 
@@ -31,6 +32,7 @@ from stable_baselines3.common.noise import (
 )
 
 from legroom.backends.sb3.replay_state import capture_replay, prepare_replay
+from legroom.backends.sb3.rollout_state import capture_rollout, prepare_rollout
 from legroom.backends.sb3.state_envs import capture_envs, prepare_envs
 from legroom.backends.sb3.state_spaces import describe_space, make_space
 from legroom.backends.sb3.state_torch import (
@@ -55,7 +57,7 @@ __all__ = [
 EXACT = frozenset(
     {"PPO", "MaskablePPO", "A2C", "DQN", "DoubleDQN", "SAC", "TD3", "DDPG", "QRDQN", "TQC", "TRPO", "CrossQ"}
 )
-_LIBRARIES = ("stable_baselines3.", "sb3_contrib.", "legroom.backends.sb3.algorithms.")
+_LIBRARIES = ("stable_baselines3.", "sb3_contrib.", "legroom_workloads.")
 VERSIONS = {name: version(name) for name in ("stable-baselines3", "torch", "numpy", "gymnasium")}
 COUNTERS = (
     "num_timesteps", "_total_timesteps", "_num_timesteps_at_start", "_episode_num", "_n_updates", "_n_calls",
@@ -68,12 +70,14 @@ def capture(
     callbacks_state: Mapping[str, Any] | None = None,
     *,
     previous: SavedState | None = None,
+    within: bool = False,
 ) -> State:
     """Return the state of a model between two iterations; arrays share its memory, so write them before it goes on.
 
     Args:
         callbacks_state: plain data that is handed back as `checkpoint.data["callbacks"]`.
         previous: the run's last checkpoint; its replay segments are linked instead of written again.
+        within: it is in an iteration: the rollout is part of the state (`rollout_state`).
     """
     arrays: dict[str, np.ndarray] = {}
     envs, why = capture_envs(model)
@@ -83,6 +87,7 @@ def capture(
     if algorithm not in EXACT:
         why = why or f"{algorithm}'s state is not known to legroom"
     replay = capture_replay(model, previous, arrays)
+    rollout = capture_rollout(model, previous, arrays) if within else None
     why = why or replay.why_not_exact
     data: dict[str, Any] = {
         "algorithm": algorithm,
@@ -91,6 +96,7 @@ def capture(
         "counters": {name: getattr(model, name) for name in COUNTERS if hasattr(model, name)},
         "elapsed_s": (time.time_ns() - model.start_time) / 1e9 if model.start_time else 0.0,
         "replay": replay.data,
+        **({} if rollout is None else {"rollout": rollout.data}),
         **capture_learned(model, arrays),
     }
     trees = {
@@ -110,7 +116,8 @@ def capture(
     }
     for name, tree in trees.items():
         data[name] = take_apart(tree, name, arrays)
-    return State(arrays, data, why, replay.link, replay.files)
+    kept = replay if rollout is None else rollout  # no algorithm has both
+    return State(arrays, data, why, kept.link, kept.files)
 
 
 def restore(model: BaseAlgorithm, checkpoint: SavedState) -> str:
@@ -125,8 +132,10 @@ def restore(model: BaseAlgorithm, checkpoint: SavedState) -> str:
     set_learned = _prepare(model, checkpoint)
     set_envs, why = prepare_envs(model, _section(checkpoint, "envs"), checkpoint)
     set_replay, lost = prepare_replay(model, checkpoint)
+    set_rollout, unused = prepare_rollout(model, checkpoint)
     set_learned()
     set_replay()
+    set_rollout()
     set_envs()
     episodes = _section(checkpoint, "episodes")
     for name, key in (("ep_info_buffer", "infos"), ("ep_success_buffer", "successes")):
@@ -134,7 +143,7 @@ def restore(model: BaseAlgorithm, checkpoint: SavedState) -> str:
             setattr(model, name, deque(episodes[key], maxlen=model._stats_window_size))
     unlike = _restore_noise(model, _section(checkpoint, "noise"))
     restore_random(_section(checkpoint, "random"), model.action_space)  # last: whatever came before may have drawn
-    return why or lost or unlike
+    return why or lost or unused or unlike
 
 
 def restore_learned(model: BaseAlgorithm, checkpoint: SavedState) -> None:
@@ -157,9 +166,9 @@ def continue_learning(model: BaseAlgorithm, total_timesteps: int, callback: Any 
     SB3 adds the steps made so far to what `learn` is given, unless they are reset; so the rest is given, and schedules
     see the same total as in a run that was not interrupted. `_num_timesteps_at_start` is for the steps per second only.
     """
-    rest = total_timesteps - model.num_timesteps
+    rest, began = total_timesteps - model.num_timesteps, model._last_obs is not None
     if rest > 0:
-        model.learn(rest, callback=callback, reset_num_timesteps=model.num_timesteps == 0, **arguments)
+        model.learn(rest, callback=callback, reset_num_timesteps=not (began or model.num_timesteps), **arguments)
 
 
 def restore_log(model: BaseAlgorithm, checkpoint: SavedState) -> None:

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from inspect import getfile
 from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
@@ -33,7 +34,7 @@ from torch.distributions import Distribution
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from legroom.backends.base import algorithm_of, hyper
-from legroom.backends.sb3 import algorithms, microbatch
+from legroom.backends.sb3 import microbatch
 from legroom.backends.sb3.bf16 import autocast_as_on
 from legroom.backends.sb3.building import build_model, importable, own_line, stub_env
 from legroom.backends.sb3.judging import untouched_randomness
@@ -59,7 +60,7 @@ _SEARCHING = (_LIBRARIES[1],)  # conjugate gradients and line search of TRPO
 _MIRRORS = (
     str(Path(microbatch.__file__).with_suffix("")),
     str(Path(exact_pieces.__file__)),
-    str(Path(algorithms.__file__).parent),
+    str(Path(getfile(microbatch.DoubleDQN)).parent),
 )
 
 TRACED = 3  # rounds of a loop that are traced; the first may set things up, the third must repeat the second

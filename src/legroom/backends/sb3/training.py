@@ -1,7 +1,8 @@
 """SB3's part of a training: environments and algorithm as the run says, SB3's own `learn` driven between boundaries.
 
 An *iteration boundary* is the moment before a rollout is collected, after the update that follows the previous one: the
-only moment at which an algorithm's state is complete without a half-filled rollout. `collect_rollouts` is wrapped to
+only moment at which an algorithm's state is complete without a half-filled rollout (`rollout_state` tells of those with
+one). `collect_rollouts` is wrapped to
 see it, because every callback of SB3 comes later: gSDE has drawn its noise by then, and resuming would draw it again.
 
 SB3's own CSV format opens its file anew, so a resumed run would lose what it logged before; rows beyond the checkpoint
@@ -25,6 +26,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from legroom.backends.sb3.judging import Evaluator, Pictures, score_of
 from legroom.backends.sb3.making import make_model, make_vec_env
 from legroom.backends.sb3.measured_items import cleaned_line, measured_items, opening_lines
+from legroom.backends.sb3.rollout_state import going_on, may_stop_here, rest_of, stops_within
 from legroom.backends.sb3.state import capture, continue_learning, policy_arrays, restore, restore_log
 from legroom.backends.sb3.watched_envs import watch_calls
 from legroom.device.redoing import Retreat, is_out_of_memory
@@ -76,6 +78,7 @@ class Sb3Learner(Learner):
         self._on_policy = isinstance(self.model, OnPolicyAlgorithm)
         self.checkpoint_every = None if self._on_policy else CHECKPOINT_REPLAY_EVERY
         self._on_gpu = self.model.device.type == "cuda"
+        self._collecting = False  # a rollout that a checkpoint can hold
         self._evaluator = Evaluator(self._run, self.model, self._watched)
         self._pictures: Pictures | None = None
 
@@ -93,11 +96,30 @@ class Sb3Learner(Learner):
         done: int = self.model.num_timesteps
         return done
 
+    @property
+    def stops_within(self) -> bool:  # type: ignore[override]
+        return stops_within(self.model)
+
+    @property
+    def is_within(self) -> bool:  # type: ignore[override]
+        return self._collecting or self._update_at is not None
+
+    @property
+    def place(self) -> int:  # type: ignore[override]
+        at = self._update_at
+        return 0 if at is None else 1 + len(at["figures"])
+
+    @property
+    def _update_at(self) -> dict[str, Any] | None:
+        at: dict[str, Any] | None = getattr(self.model, "update_at", None)
+        return at
+
     def begin(self) -> None:
         self._open_log(resumed_from=0)
 
     def restore(self, checkpoint: SavedState) -> str:
         unlike = restore(self.model, checkpoint)
+        self._collecting = self._on_policy and self.model.rollout_buffer.pos > 0 and self._update_at is None
         self._open_log(resumed_from=checkpoint.step)
         restore_log(self.model, checkpoint)
         return unlike
@@ -114,6 +136,12 @@ class Sb3Learner(Learner):
         if hasattr(self.model, "on_retreat"):
             self.model.on_retreat = self._retreated
         self._hook_boundaries(loop)
+        if self.stops_within:
+            self.model.policy.register_forward_pre_hook(lambda *_: self._before_step(loop))
+            self.model.between_minibatches = loop.within
+        if self._update_at is not None:
+            loop.phase("update")
+            self.model.train()
         log_interval = 1 if self._on_policy else 4  # SB3's own defaults
         continue_learning(self.model, self.total_timesteps, _Reporter(loop), log_interval=log_interval)
 
@@ -128,7 +156,11 @@ class Sb3Learner(Learner):
                 return False if on_policy else RolloutReturn(0, 0, continue_training=False)
             if on_policy:
                 loop.phase("collect")
-            result = collect(*args, **kwargs)
+            rows = self.model.rollout_buffer.pos if self._collecting else 0
+            self._collecting = self.stops_within
+            with going_on(self.model, rows):
+                result = rest_of(collect, rows, args, kwargs) if rows else collect(*args, **kwargs)
+            self._collecting = False
             if on_policy:
                 loop.phase("update")
             loop.completed()
@@ -136,12 +168,17 @@ class Sb3Learner(Learner):
 
         self.model.collect_rollouts = collect_rollouts
 
+    def _before_step(self, loop: Loop) -> None:
+        """Before the policy is asked for actions all that decides how the rollout goes on is in the model."""
+        if self._collecting and may_stop_here(self.model):
+            loop.within()
+
     def between_iterations(self) -> None:
         if self._pictures is not None:
             self._pictures.at_boundary(self._loop.iteration)
 
     def capture(self, previous: SavedState | None) -> State:
-        return capture(self.model, previous=previous)
+        return capture(self.model, previous=previous, within=self.is_within)
 
     def status(self) -> Status:
         episodes = self.model.ep_info_buffer or ()

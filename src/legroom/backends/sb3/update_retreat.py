@@ -36,7 +36,7 @@ class Surviving(BaseAlgorithm):
     _unwatched = True  # no minibatch of this call of train() has come in pieces yet
 
     def _excluded_save_params(self: Any) -> list[str]:
-        return [*super()._excluded_save_params(), "on_retreat", "_redoing", "_policy_buffers"]
+        return [*super()._excluded_save_params(), "on_retreat", "_redoing", "_policy_buffers", "between_minibatches"]
 
     def _attempt(self: Any, attempt: Callable[[int], Result], size: int, update: int) -> Result:
         """Return `attempt(size)`, made again with the same random numbers where memory ran out in it."""

@@ -62,7 +62,9 @@ def _rehearsing() -> dict[str, Any]:
         "sqlite3.dbapi2": lambda module: files.on_sqlite(module) if files else None,
         "jaxlib": _later("jax_programs", "on_jaxlib", journal),
         "jax": _later("jax_programs", "on_jax", journal),
-        "stable_baselines3.common.base_class": _later("model_calls", "on_base_class", journal),
+        "stable_baselines3.common.base_class": lambda module: [
+            _later(room, "on_base_class", journal)(module) for room in ("model_calls", "short_rollouts")
+        ],
         "torch.utils.cpp_extension": _later("needing_gpus", "on_extensions", journal),
         **{name: _later("needing_gpus", "on_simulator", journal) for name in simulators},
     }

@@ -395,7 +395,7 @@ class Follower(BuiltinCalls):
             self.block(node.body, frame)
 
     def do_try(self, node: ast.Try, frame: Frame) -> None:
-        handlers = [each.body for each in node.handlers if not _is_of_imports(each, node.body)]
+        handlers = [each.body for each in node.handlers if not _is_of_ctrl_c(each)]
         for each in node.handlers:
             if each.name is not None:
                 self.set_name(each.name, NotKnown(each.name, each.lineno), frame)
@@ -415,6 +415,10 @@ class Follower(BuiltinCalls):
                 self.block(body, frame)
             except Leaving as leaving:
                 left = leaving
+        imported = {
+            name: frame.names[name] for each in body if isinstance(each, ast.Import | ast.ImportFrom)
+            for alias in each.names if (name := alias.asname or alias.name.partition(".")[0]) in frame.names
+        }  # fmt: skip
 
         def went_on() -> None:
             if left is not None:
@@ -426,6 +430,8 @@ class Follower(BuiltinCalls):
             self.block(handler, frame)
 
         self.alternatives([went_on, *(partial(handled, each) for each in handlers)])
+        for name, value in imported.items():  # where one package stands in for another, the first is there
+            self.set_name(name, value, frame)
 
     do_asyncfunctiondef, do_asyncfor, do_asyncwith = do_functiondef, do_for, do_with
 
@@ -934,12 +940,9 @@ def _is_generator(node: Any) -> bool:
     return False
 
 
-def _is_of_imports(handler: ast.ExceptHandler, body: list[ast.stmt]) -> bool:
-    """Return whether a handler is not followed: of a package that is missing, or of Ctrl-C."""
-    parts = [] if handler.type is None else walk(handler.type)
-    named = {part.id for part in parts if isinstance(part, ast.Name)}
-    of_imports = bool(body) and all(isinstance(each, ast.Import | ast.ImportFrom) for each in body)
-    return of_imports or (bool(named) and named <= {"ImportError", "ModuleNotFoundError", "KeyboardInterrupt"})
+def _is_of_ctrl_c(handler: ast.ExceptHandler) -> bool:
+    """Return whether a handler is not followed: no run comes to it by itself."""
+    return handler.type is not None and dotted(handler.type) == "KeyboardInterrupt"
 
 
 def _wrapped_by_script(env: Env, cls: Class, observation: Any, action: Any) -> Env:

@@ -6,7 +6,7 @@ small a page as a minute of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -94,8 +94,6 @@ def curve(
     name: str,
     title: str,
     description: str = "",
-    x_label: Callable[[float], str] = lambda x: f"{x:,.0f}",
-    y_label: Callable[[float], str] = lambda y: f"{y:,.6g}",
 ) -> str:
     """Return one curve, as the reward over steps; empty where there are fewer than two points."""
     known = thin(points, POINTS)
@@ -106,7 +104,10 @@ def curve(
     spare = max(high - low, abs(high), 1e-6) * 0.05 if high - low < 1e-9 else 0.0
     bottom = low - spare if low - spare < 0 or low > 0.5 * high else 0.0
     top = max(high + spare, 0.0) if high <= 0 else high + spare
-    frame = Frame(xs[0], xs[-1], top, bottom=bottom, label=x_label, size_label=y_label, steps=DECIMALS, least_step=1e-9)
+    frame = Frame(
+        xs[0], xs[-1], top, bottom=bottom, label=lambda x: f"{x:,.0f}", size_label=lambda y: f"{y:,.6g}",
+        steps=DECIMALS, least_step=1e-9,
+    )  # fmt: skip
     inside = [f'<path class="curve" stroke="var(--trainer)" d="{frame.line(xs, ys)}"/>']
     said = description or f"From {number_text(ys[0])} to {number_text(ys[-1])}, at best {number_text(high)}."
     return frame.chart(name, title, said, inside)

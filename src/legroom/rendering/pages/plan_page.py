@@ -15,7 +15,13 @@ from legroom.rendering.layout import Part, Styled
 from legroom.rendering.page import facts, footer, fragment, verdict, whole_page
 from legroom.rendering.pages.prediction_page import bars_by_place
 from legroom.rendering.plan_text import budget_text, peaks_text, result_lines, turn_table, verdict_text
-from legroom.rendering.tier_table import named_table, recommended_line, tiers_table
+from legroom.rendering.tier_table import (
+    host_tiers_table,
+    named_table,
+    reason_lines,
+    recommended_line,
+    tiers_table,
+)
 from legroom.units import GIB, format_size
 
 _FOOTER = (
@@ -61,16 +67,28 @@ def recommendation_page(workload: str, found: Recommendation) -> str:
     def body() -> Iterator[str]:
         plan, gpu = found.plan, found.plan.after.gpu is not None
         yield f"<h1>{escape(workload)} within {escape(budget_text(plan.budget, gpu=gpu))}</h1>"
-        yield text_lines([recommended_line(found.chosen)])
+        yield text_lines([recommended_line(found), *reason_lines(found)])
         yield text_table(named_table(found.named, gpu=gpu))
         runs = [(f"{each.run.name}, with free savings", each.freely) for each in found.named]
         yield from bars_by_place(runs, plan.budget)
-        if plan.turns or found.chosen is None:
-            yield "<h2>With changed settings instead</h2>"
-            yield from _plan(plan, title=False)
+        for each in (found.shown,) if found.chosen in (None, plan.asked) else (found.shown, plan):
+            if each.turns or not each.fits:
+                yield f"<h2>{escape(each.asked.name)} with changed settings</h2>"
+                yield from _plan(each, title=False)
         yield footer(_FOOTER)
 
     return whole_page(f"{workload}: what fits", body())
+
+
+def host_tiers_page(name: str, plans: Sequence[Plan]) -> str:
+    """Return the whole page of what fits each size of host memory."""
+
+    def body() -> Iterator[str]:
+        yield f"<h1>{escape(name)} by host memory</h1>"
+        yield text_table(host_tiers_table(plans))
+        yield footer(_FOOTER)
+
+    return whole_page(f"{name}: what fits", body())
 
 
 def _plan(plan: Plan, *, title: bool = True, bars: bool = True) -> Iterator[str]:

@@ -36,7 +36,7 @@ from legroom.model.spaces import DTYPES
 
 NEXT = "next_"
 FLAGS = ("dones", "timeouts")  # float32 each as the rewards, whatever the environment returns
-TREE_BYTES = 2 * 8  # per leaf: itself and as many sums above, float64 (`backends.sb3.algorithms.sum_tree`)
+TREE_BYTES = 2 * 8  # per leaf: itself and as many sums above, float64 (`sum_tree` of its own)
 HER_FIELDS = 2  # start and length of each transition's episode, int64
 # CPython 3.11, measured 2026-11-17 by making `HerReplayBuffer.infos`: an empty dict, its place in the array of objects,
 # an empty list, and the places in it. 170, 98 and 86 bytes per transition with 1, 4 and 16 environments.

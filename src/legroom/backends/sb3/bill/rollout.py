@@ -6,7 +6,8 @@ after field, which copies: at its peak the largest field exists twice. With one 
 need no copying and NumPy returns a view. The copy is over before the first minibatch is made, so it never meets the
 memory of the update: it counts to the end of collecting.
 
-With lean storage, observations are not arrays (`lean`) and are never flattened; action masks are bits.
+With lean storage, observations are not arrays (`lean`) and are never flattened; action masks are bits. Where a limit
+leaves room for it, they are decoded once for all epochs (`LeanRolloutBuffer._flatten`), which is as large as the array.
 
 Mirrors `RolloutBuffer`, `DictRolloutBuffer` (stable_baselines3/common/buffers.py, 2.9.2) and the maskable and
 recurrent buffers of sb3-contrib 2.9.0.
@@ -29,9 +30,10 @@ from legroom.backends.sb3.stored import (
 )
 from legroom.model.evidence import Evidence
 from legroom.model.facts import spaces_of
-from legroom.model.footprint import Item, Phase, Place
+from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES
+from legroom.units import format_size
 
 SCALARS = 6  # rewards, returns, episode_starts, values, log_probs, advantages: float32 each
 FILLED = (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)
@@ -48,21 +50,39 @@ def rollout_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     fields = _fields(run, evidence)
     slots = rows * run.env.n_envs
     shape = f"{rows:,} steps x {run.env.n_envs:,} envs"
-    stored = []
+    stored, decoded = [], 0
     for name, each in list(fields.items()):
         if stores_leanly(run) and name.startswith(OBSERVATIONS) and not is_kept_plainly(run, each):
             del fields[name]  # minibatches are decoded straight from the store, there is nothing to flatten
             found = lean_rollout(run, evidence, name.removeprefix(OBSERVATIONS).strip("[]"), each)
             item = Item(f"rollout.{name}", found.nbytes, Place.HOST, found.why, FILLED, known=found.known)
             stored.append(replace(item, error=found.error))
+            decoded += slots * each
         else:
             yield Item(f"rollout.{name}", slots * each, Place.HOST, f"{shape} x {each:,} B", FILLED)
     yield from within_limit(run, stored)
+    yield from _decoded_copy(run, stored, decoded, beside=slots * sum(fields.values()))
     name, largest = max(_copied(fields).items(), key=lambda field: field[1])
     if run.env.n_envs > 1 and rows > 1:
         why = f"RolloutBuffer.get copies field after field before the first minibatch; {name} is the largest"
         error = min(BRIEF_NBYTES, slots * largest // 4)
         yield Item("rollout.flatten copy", slots * largest, Place.HOST, why, (Phase.COLLECT,), error=error)
+
+
+def _decoded_copy(run: Run, stored: list[Item], nbytes: int, *, beside: int) -> Iterator[Item]:
+    """Yield the copy that later epochs read, where records, copy and arrays are within the limit; half of it where the
+    records may be too large for that."""
+    limit = run.memory.max_bytes
+    least = sum(item.nbytes - item.error for item in stored if item.known is Known.MEASURED)
+    if not stored or limit is None or least + nbytes > limit:
+        return
+    sure = sum(item.nbytes + item.error for item in stored) + beside + nbytes <= limit
+    middle = nbytes if sure else nbytes // 2
+    why = (
+        f"{'' if sure else 'perhaps '}decoded once for all epochs: memory.max_bytes = {format_size(limit)} leaves room"
+    )
+    phases = (Phase.UPDATE, Phase.CHECKPOINT)
+    yield Item("rollout.decoded copy", middle, Place.HOST, why, phases, error=nbytes - middle)
 
 
 def _fields(run: Run, evidence: Evidence) -> dict[str, int]:

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from stable_baselines3.dqn.policies import DQNPolicy
 
-from legroom.backends.sb3.algorithms.action_sets import ActionSets
+from legroom_workloads.fire.algorithms.action_sets import ActionSets
 
 
 @cache

@@ -22,8 +22,8 @@ from stable_baselines3.common.type_aliases import DictReplayBufferSamples, Repla
 from stable_baselines3.common.vec_env import VecNormalize
 from stable_baselines3.her import HerReplayBuffer
 
-from legroom.backends.sb3.algorithms.sum_tree import SumTree
-from legroom.errors import BadInput
+from legroom.extend import BadInput
+from legroom_workloads.fire.algorithms.sum_tree import SumTree
 
 FIRST_PRIORITY = 1.0
 

@@ -37,10 +37,10 @@ from stable_baselines3.common.utils import polyak_update
 from stable_baselines3.dqn.policies import DQNPolicy
 from torch.nn import functional
 
-from legroom.backends.sb3.algorithms.action_sets import ActionSets
-from legroom.backends.sb3.algorithms.prioritized import Priorities, PrioritizedMinibatch
-from legroom.backends.sb3.algorithms.set_policy import allowed_cells, choosing_sets
-from legroom.errors import BadInput
+from legroom.extend import BadInput
+from legroom_workloads.fire.algorithms.action_sets import ActionSets
+from legroom_workloads.fire.algorithms.prioritized import Priorities, PrioritizedMinibatch
+from legroom_workloads.fire.algorithms.set_policy import allowed_cells, choosing_sets
 
 Parts = Callable[[int], Iterator[Any]]  # makes one minibatch's samples in parts of this size
 

@@ -10,7 +10,7 @@ import torch as th
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from legroom.errors import BadInput
+from legroom.extend import BadInput
 
 
 @dataclass(frozen=True)
