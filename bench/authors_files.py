@@ -83,7 +83,7 @@ def answers(path: str, like: str) -> tuple[str, list[Run], bool, bool, str]:
 def _predictor(run: Run) -> Predictor:
     """Return the predictor of a run, by arithmetic where its spaces are known."""
     mode: Any = "arithmetic" if run.env.spaces is not None else "auto"
-    return Predictor(run, MACHINE, mode=mode, device="cpu", probe_env=False)
+    return Predictor(run, MACHINE, mode=mode, device="cpu")
 
 
 def _answered(predictors: list[Predictor]) -> tuple[bool, bool]:

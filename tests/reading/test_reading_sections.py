@@ -49,7 +49,7 @@ def test_the_grid_in_a_file_beside_it_and_the_size_of_the_network_are_read(tmp_p
     for name, grid in (("small", [50, 40, 30]), ("large", [9, 8, 7])):
         with collected_notes() as notes:
             run = read(str(tmp_path / f"train_{name}.yaml"), like="mine:full")
-        assert list(run.env.grid) == grid and run.env.spaces is None  # those of mine:full are of another grid
+        assert list(run.env.grid) == grid and run.env.spaces.observation.shape == (17, *grid)  # not those of mine:full
         assert run.policy.features_extractor_kwargs == {"size": "tiny"}
         said = "\n".join(notes)
         assert "CNN3DTiny is billed as legroom_workloads.mine:Cnn3d of size tiny" in said
@@ -69,6 +69,7 @@ def test_the_grid_in_a_file_beside_it_and_the_size_of_the_network_are_read(tmp_p
         "ppo: {rollout_steps: 128, epochs: 4}\nnetwork: {hidden: 64}\nreward: {a: 1}\nversion: 1\n",
         "raster_dir: x\ngrid_size: 50\nnum_episodes: 10\nbuffer_size: 20000\nbatch_size: 32\n",
         "agent: PPO\nlr: 0.1\nhidden: 64\nworkers: 3\n",  # nothing says whose PPO
+        "unroll_length: 80\nentropy_cost: 0.01\ndiscounting: 0.99\nbatch_size: 8\nnum_actors: 4\n",  # IMPALA
     ],
 )
 def test_settings_of_another_program_are_not_taken_for_a_run(tmp_path, text):
@@ -110,9 +111,9 @@ def test_settings_with_one_number_for_the_grid_have_it_in_every_direction(tmp_pa
     file = tmp_path / "parallel.json"
     file.write_text('{"grid_size": 30, "num_parallel_envs": 3, "buffer_size": 900, "batch_size": 8}')
     run = read(str(file), like="fire:medium")
-    assert list(run.env.grid) == [30, 30] and run.env.spaces is None
+    assert list(run.env.grid) == [30, 30] and run.env.spaces.observation.shape == (8, 30, 30)  # fire:medium has 50x50
     file.write_text(file.read_text().replace("30", "50"))
-    assert read(str(file), like="fire:medium").env.spaces is not None
+    assert read(str(file), like="fire:medium").env.spaces.observation.shape == (8, 50, 50)
 
 
 OWN_LOOP = """\

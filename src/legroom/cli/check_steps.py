@@ -91,17 +91,16 @@ def carry_out(asked: Asked) -> int:
         say(f"written: {asked.write_baseline}, {count:,} findings")
         return EXIT_GOOD
     checked, dropped = (checked, 0) if asked.baseline is None else without_known(checked, asked.baseline)
+    repairs = list(_repairs(checked, repeated(asked.settings or [], like=asked.like))) if asked.fix else []
     if asked.form is Format.JSON:
-        known = {} if asked.baseline is None else {"in_baseline": dropped}
+        known: dict[str, Any] = {} if asked.baseline is None else {"in_baseline": dropped}
+        known |= {"repairs": repairs} if repairs else {}
         say(document(check_json(checked) | _made_json(made, asked.dry_run) | known))
     elif asked.form is Format.TEXT:
         told = [f"{dropped:,} findings are in the baseline {asked.baseline}"] if dropped else []
         text = check_text(checked, budget, everything=asked.everything)
-        again = repeated(asked.settings or [], like=asked.like)
-        fixes: list[Any] = list(_repairs(checked, again)) if asked.fix else []
-        fixes += (
-            fixes_text(made, checked, dry_run=asked.dry_run) if asked.fix and (made or not fixes) else [""] * asked.fix
-        )
+        fixes: list[Any] = [*repairs, ""] if repairs and not made else list(repairs)
+        fixes += fixes_text(made, checked, dry_run=asked.dry_run) if asked.fix and (made or not repairs) else ()
         say([*fixes, *text, *told])
     else:
         say(github_text(checked) if asked.form is Format.GITHUB else sarif_text(checked, chosen_rules()))

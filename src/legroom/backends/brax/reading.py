@@ -43,6 +43,7 @@ BRAX_ALONE = frozenset({
     "num_eval_envs", "normalize_observations", "clipping_epsilon", "max_devices_per_host", "grad_updates_per_step",
     "deterministic_eval", "num_timesteps",
 })  # fmt: skip
+COUNTED = frozenset({"num_envs", "num_timesteps"})
 OF_SAC = frozenset({"grad_updates_per_step", "min_replay_size", "max_replay_size", "tau"})
 ENOUGH_ALONE = 3  # of BRAX_ALONE, where keys of the user's own stand between
 MISSPELT = 0.8  # how alike a name is, by difflib, that is taken for a slip of the pen
@@ -96,7 +97,11 @@ def _places(data: dict[Any, Any]) -> Iterator[tuple[Key, str]]:
     yield from named if "algo" not in data else ()
     level: list[tuple[Key, dict[Any, Any]]] = [((), data)] if not named else []
     while level:
-        found = [(at, each) for at, each in level if len(BRAX_ALONE & set(each)) >= ENOUGH_ALONE]
+        found = [
+            (at, each)
+            for at, each in level
+            if len(BRAX_ALONE & set(each)) >= ENOUGH_ALONE and COUNTED & set(each)  # IMPALA's have some of them, too
+        ]
         yield from ((at, _algorithm(at, each)) for at, each in found)
         inner = [((*at, key), value) for at, each in level for key, value in each.items() if isinstance(value, dict)]
         level = [] if found else inner

@@ -143,7 +143,7 @@ def _read_beside(draft: Draft) -> None:
     file = Path(draft.path or "")
     names = (re.sub("train(ing)?", "env", file.stem), "env")
     beside = next((one for one in (file.with_stem(name) for name in names) if one != file and is_file(str(one))), None)
-    if beside is None or draft.others.keys() & set(GRIDS):
+    if beside is None or not is_file(str(file)) or draft.others.keys() & set(GRIDS):
         return
     try:
         data, _ = parse_yaml(read_text(str(beside)), str(beside))
