@@ -22,7 +22,7 @@ from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.knob import Knob
 from legroom.model.plan import PRICES, Change, Plan, Price, Turn
 from legroom.model.run import Run
-from legroom.model.verdict import Budget, fits
+from legroom.model.verdict import Budget, fits, refused_array
 from legroom.plugins import plugged_knobs
 
 WORTH_TURNING = 1e-4  # of the budget: less is noise of the prediction
@@ -285,7 +285,7 @@ def _roomier(budget: Budget) -> Budget:
 
 def excess(footprint: Footprint, budget: Budget) -> float:
     """Return what is over the budget, summed over phases and places, in budgets."""
-    over = 0.0
+    over = float(bool(refused_array(footprint, budget)))
     for places, limit in ((HOST_PLACES, budget.ram), ((Place.GPU,), budget.vram)):
         if limit is not None:
             usable = max(budget.usable(limit), 1)

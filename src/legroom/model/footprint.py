@@ -53,6 +53,7 @@ class Item:
 
     Args:
         optional: taken where there is room for it; a program runs without.
+        reserved: what its array maps in one piece when it is made, written or not.
         mapped: how much of `nbytes` is pages of library files, which all processes of a machine share that use them.
     """
 
@@ -66,6 +67,7 @@ class Item:
     error: int = 0
     optional: bool = False
     mapped: int = 0
+    reserved: int = 0
 
     @property
     def total(self) -> int:
