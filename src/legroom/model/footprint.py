@@ -138,6 +138,11 @@ class Footprint(ShownInNotebooks):
         return sum(item.total for item in self._live(phase, tuple(places)))
 
     @property
+    def largest_array(self) -> int:
+        """The most bytes that one array maps when it is made."""
+        return max((item.reserved for item in self.items), default=0)
+
+    @property
     def refused(self) -> str:
         """Why the library would refuse the run, however much memory there is; empty where it would not."""
         return next((finding.message for finding in self.findings if finding.severity == "error"), "")

@@ -47,10 +47,10 @@ def refused_array(footprint: Footprint, budget: Budget) -> str:
     MemoryError in the first second. What is smaller is mapped, and runs out only when it is written.
     """
     most = budget.ram if budget.mappable is None else budget.mappable
-    largest = max(footprint.items, key=lambda item: item.reserved, default=None)
-    if largest is None or most is None or largest.reserved <= most:
+    if most is None or footprint.largest_array <= most:
         return ""
-    return f"NumPy refuses {largest.name} when it is made, {format_size(largest.reserved)} in one array"
+    name = next(item.name for item in footprint.items if item.reserved == footprint.largest_array)
+    return f"NumPy refuses {name} when it is made, {format_size(footprint.largest_array)} in one array"
 
 
 def host_fits(footprint: Footprint, budget: Budget) -> bool | None:
