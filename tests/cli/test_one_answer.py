@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from in_process import legroom
 
@@ -212,3 +213,31 @@ def test_check_and_grow_count_the_same_environments(name: str, ram: str) -> None
     given = ("--ram", ram, "--n-envs", "1", "--mode", "arithmetic", "--json")
     grown = json.loads(legroom("fit", name, *given, "--grow").stdout)
     assert said.endswith(f": {grown['run']['env']['n_envs']:,} would fit")
+
+
+def test_an_array_that_numpy_refuses_does_not_fit_however_little_of_it_is_written(tmp_path: Path) -> None:
+    """A short run with a buffer of a million was said to fit, and died of a MemoryError in its first second."""
+    machine = probe()
+    rows = int(1.02 * (machine.ram + machine.swap)) // (8 * 4096)
+    if not machine.maps_anything:
+        with pytest.raises(MemoryError):
+            np.zeros((rows, 4096))
+    run = tmp_path / "run.yaml"
+    spaces = "{observation: {type: box, shape: [4096], dtype: float64}, action: {type: box, shape: [2]}}"
+    run.write_text(
+        f"algo: SAC\ntotal_timesteps: 1000\nenv: {{id: 'own:Env', spaces: {spaces}}}\n"
+        f"hyperparams: {{buffer_size: {rows}}}\n"
+    )
+    for given in ((), ("--ram", f"{rows * 8 * 4096 - 1}")):
+        if not given and machine.maps_anything:
+            continue
+        (said,) = json.loads(legroom("predict", run, *given, "--mode", "arithmetic", "--json").stdout)["runs"]
+        assert said["fits"] is False
+        assert said["host"]["band"][1] < 2**30
+        assert "NumPy refuses replay.observations" in legroom("predict", run, *given, "--mode", "arithmetic").stdout
+        assert "LR014" in {
+            each["code"] for each in json.loads(legroom("check", run, *given, "--json").stdout)["findings"]
+        }
+        plan = json.loads(legroom("fit", run, *given, "--mode", "arithmetic", "--json").stdout)
+        assert plan["fits"]
+        assert next(knob["name"] for knob in plan["knobs"]) in ("memory.replay", "hyperparams.buffer_size")

@@ -115,10 +115,18 @@ def test_a_run_that_fits_stays_as_it_is() -> None:
 
 
 def test_lean_storage_gets_the_share_that_was_counted_as_its_limit() -> None:
+    plan, _ = planned(read("fire:low"), Budget(12 * GIB))
+    stored = [item for item in plan.after.items if item.name == "replay.observations"]
+    assert plan.run.memory.replay == "lean"
+    assert plan.run.memory.max_bytes == sum(item.nbytes + item.error for item in stored)
+
+
+def test_a_fitted_limit_leaves_no_room_for_a_decoded_copy() -> None:
+    """Without a probe the most that there can be is counted: that limit would let it be kept decoded too."""
     plan, _ = planned(read("mine:memory_optimized"), Budget(8 * GIB))
-    stored = next(item for item in plan.after.items if item.name == "rollout.observations")
-    assert plan.run.memory.rollout == "lean"
-    assert plan.run.memory.max_bytes == stored.nbytes + stored.error
+    assert plan.fits
+    assert (plan.run.memory.rollout, plan.run.memory.max_bytes) == ("lean", None)
+    assert "rollout.decoded copy" not in {item.name for item in plan.after.items}
 
 
 def test_the_minibatch_of_a_fitted_run_divides_its_rollout() -> None:

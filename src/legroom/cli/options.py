@@ -12,7 +12,7 @@ from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
 from legroom.model.verdict import Budget
-from legroom.units import parse_size
+from legroom.units import LARGEST, parse_size
 
 
 class Device(StrEnum):
@@ -104,7 +104,8 @@ def chosen_budget(machine: Machine, *, ram: str | None, vram: str | None, reserv
         vram_bytes, vram_origin = machine.gpus[0].free, f"free on a {machine.gpus[0].name}"
     if vram is not None:
         vram_bytes, vram_origin = parse_size(vram, what="--vram"), "given"
-    return Budget(ram_bytes, vram_bytes, parse_share(reserve), ram_origin, vram_origin)
+    mappable = None if ram is not None else LARGEST if machine.maps_anything else machine.ram + machine.swap
+    return Budget(ram_bytes, vram_bytes, parse_share(reserve), ram_origin, vram_origin, mappable)
 
 
 def parse_share(text: str) -> float:

@@ -22,7 +22,7 @@ from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.knob import Knob
 from legroom.model.plan import PRICES, Change, Plan, Price, Turn
 from legroom.model.run import Run
-from legroom.model.verdict import Budget, fits
+from legroom.model.verdict import Budget, fits, refused_array
 from legroom.plugins import plugged_knobs
 
 WORTH_TURNING = 1e-4  # of the budget: less is noise of the prediction
@@ -285,7 +285,7 @@ def _roomier(budget: Budget) -> Budget:
 
 def excess(footprint: Footprint, budget: Budget) -> float:
     """Return what is over the budget, summed over phases and places, in budgets."""
-    over = 0.0
+    over = footprint.largest_array / max(budget.ram or 1, 1) if refused_array(footprint, budget) else 0.0
     for places, limit in ((HOST_PLACES, budget.ram), ((Place.GPU,), budget.vram)):
         if limit is not None:
             usable = max(budget.usable(limit), 1)
@@ -295,7 +295,8 @@ def excess(footprint: Footprint, budget: Budget) -> float:
 
 
 def _highs(footprint: Footprint) -> tuple[int, ...]:
-    return tuple(footprint.band(phase, places).high for places in (HOST_PLACES, (Place.GPU,)) for phase in Phase)
+    highs = (footprint.band(phase, places).high for places in (HOST_PLACES, (Place.GPU,)) for phase in Phase)
+    return (*highs, footprint.largest_array)
 
 
 def _replayed(run: Run, steps: Sequence[Step]) -> Run:
@@ -320,11 +321,15 @@ def _with_storage_limit(run: Run, steps: list[Step], predictor: Predictor) -> tu
 
 
 def relimited(run: Run, predictor: Predictor) -> Run:
-    """Return the run with what is counted for lean storage as its limit: where a probe was wrong, it spills."""
+    """Return the run with what is counted for lean storage as its limit: where a probe was wrong, it spills.
+
+    Not where the limit would leave room for a decoded copy: what is counted without a probe is the most there can be.
+    """
     if run.memory.max_bytes is not None:
         return run
     counted = backend_of(run).spillable_nbytes(run, predictor.evidence(run))
-    return with_settings(run, memory={"max_bytes": counted}) if counted else run
+    limited = with_settings(run, memory={"max_bytes": counted}) if counted else run
+    return limited if needed_in_all(predictor.footprint(limited)) <= needed_in_all(predictor.footprint(run)) else run
 
 
 def unlimited(run: Run, predictor: Predictor) -> Run:

@@ -46,7 +46,15 @@ def probe(root: Path = Path("/")) -> Machine:
         cores=count_cores(),
         job=job.name if job else "",
         limit_origin=origin,
+        maps_anything=_first_line(root / "proc/sys/vm/overcommit_memory") == "1",
     )
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:  # no Linux
+        return ""
 
 
 def _tightest(ram: int, cgroup: CgroupMemory | None, job: Job | None) -> tuple[int | None, str]:

@@ -53,6 +53,7 @@ class Item:
 
     Args:
         optional: taken where there is room for it; a program runs without.
+        reserved: what its array maps in one piece when it is made, written or not.
         mapped: how much of `nbytes` is pages of library files, which all processes of a machine share that use them.
     """
 
@@ -66,6 +67,7 @@ class Item:
     error: int = 0
     optional: bool = False
     mapped: int = 0
+    reserved: int = 0
 
     @property
     def total(self) -> int:
@@ -134,6 +136,11 @@ class Footprint(ShownInNotebooks):
     def at(self, phase: Phase, places: Iterable[Place] = HOST_PLACES) -> int:
         """Return the bytes in `places` during `phase`."""
         return sum(item.total for item in self._live(phase, tuple(places)))
+
+    @property
+    def largest_array(self) -> int:
+        """The most bytes that one array maps when it is made."""
+        return max((item.reserved for item in self.items), default=0)
 
     @property
     def refused(self) -> str:

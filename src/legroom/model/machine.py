@@ -24,6 +24,7 @@ class Machine:
         available: what can still be allocated without swapping, inside the limit.
         job: the scheduler's job, pod or container that this is; empty where it is none.
         limit_origin: who says the limit.
+        maps_anything: the system maps arrays of any size (vm.overcommit_memory 1).
     """
 
     ram: int
@@ -36,6 +37,7 @@ class Machine:
     cores: int = 1
     job: str = ""
     limit_origin: str = ""
+    maps_anything: bool = False
 
     @property
     def place(self) -> str:

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from legroom.model.footprint import Footprint, Place
+from legroom.units import format_size
 
 BESIDE_ALLOCATOR = ("gpu.context", "gpu.cudnn workspace", "gpu.rnn reserve")  # items outside of PyTorch's allocator
 FAILED_REQUEST = "gpu.failed request"
@@ -19,6 +20,7 @@ class Budget:
     reserve: float = 0.0
     ram_origin: str = ""
     vram_origin: str = ""
+    mappable: int | None = None  # what Linux maps in one piece: RAM and swap of the machine; None: `ram`
 
     def usable(self, nbytes: int) -> int:
         return int(nbytes * (1 - self.reserve))
@@ -38,8 +40,23 @@ def fits(footprint: Footprint, budget: Budget) -> bool | None:
     return False if False in verdicts else None if None in verdicts else True
 
 
+def refused_array(footprint: Footprint, budget: Budget) -> str:
+    """Return which array Linux refuses when it is made, as text; empty where none is.
+
+    Unless told otherwise (vm.overcommit_memory 1) it maps nothing that alone is over RAM and swap: np.zeros raises
+    MemoryError in the first second. What is smaller is mapped, and runs out only when it is written.
+    """
+    most = budget.ram if budget.mappable is None else budget.mappable
+    if most is None or footprint.largest_array <= most:
+        return ""
+    name = next(item.name for item in footprint.items if item.reserved == footprint.largest_array)
+    return f"NumPy refuses {name} when it is made, {format_size(footprint.largest_array)} in one array"
+
+
 def host_fits(footprint: Footprint, budget: Budget) -> bool | None:
     """Return the same for host memory alone, where the networks are if there is no GPU."""
+    if refused_array(footprint, budget):
+        return False
     guessed = footprint.unseen or (footprint.unknown and footprint.gpu is None) or fits_closely(footprint, budget)
     return _judged(footprint.host.high, budget.ram, budget, guessed=bool(guessed))
 

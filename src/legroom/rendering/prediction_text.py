@@ -12,7 +12,7 @@ from legroom.model.finding import Finding
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.spaces import describe
-from legroom.model.verdict import Budget, allocator_limit, fits_closely
+from legroom.model.verdict import Budget, allocator_limit, fits_closely, refused_array
 from legroom.rendering.console import document
 from legroom.rendering.item_text import PLACE_NAMES, error_text, peak_data, peak_text, when_text, why_text
 from legroom.rendering.layout import Part, Styled, Table, verdict, wrap
@@ -293,7 +293,8 @@ def verdict_text(p: Prediction) -> str:
 
 def shortfall(footprint: Footprint, budget: Budget) -> str:
     """Return where a footprint exceeds its budget, and by what; empty where it does not."""
-    return need_text(footprint, budget, only_exceeded=True)
+    parts = (need_text(footprint, budget, only_exceeded=True), refused_array(footprint, budget))
+    return "; ".join(filter(None, parts))
 
 
 def need_text(footprint: Footprint, budget: Budget, *, only_exceeded: bool = False) -> str:

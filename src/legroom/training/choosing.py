@@ -10,7 +10,7 @@ from legroom.fitting.predictor import Predictor
 from legroom.fitting.tiers import until_one_fits
 from legroom.model.footprint import Footprint
 from legroom.model.run import Run
-from legroom.model.verdict import Budget
+from legroom.model.verdict import Budget, refused_array
 from legroom.training.train import turned_knobs
 from legroom.units import format_size
 
@@ -67,6 +67,8 @@ def shortage(asked: Run, footprint: Footprint, budget: Budget) -> str:
     """Return what a run needs and what there is, as text; or why its library refuses it."""
     if footprint.refused:
         return f"{asked.name} is invalid: {footprint.refused}"
+    if (refused := refused_array(footprint, budget)) and footprint.host.high <= budget.usable(budget.ram or 0):
+        return f"{asked.name}: {refused}"
     place, peak, have = "host", footprint.host, budget.ram or 0
     if footprint.gpu is not None and peak.high <= budget.usable(have):
         place, peak, have = "GPU", footprint.gpu, budget.vram or 0

@@ -2,7 +2,8 @@
 
 A ring of `rows x n_envs` transitions, one `np.zeros` array per field. Linux backs such pages only once they are
 written: the run starts well and dies hours later. So every field counts with the rows that the run gets to write:
-the whole ring, unless `total_timesteps` ends the run before.
+the whole ring, unless `total_timesteps` ends the run before. An array that is larger than RAM and swap together is
+refused when it is made, however few of its rows would be written (`model.verdict.refused_array`).
 
 With lean storage, observations and next observations are one stream of frames (`backends.sb3.bill.lean`), and dones and
 timeouts share a byte. Prioritized replay keeps a tree of sums beside the ring.
@@ -72,7 +73,8 @@ def replay_items(run: Run, evidence: Evidence) -> Iterator[Item]:
             item = Item(f"replay.{name}", found.nbytes, Place.HOST, why, FILLED, known=found.known)
             stored.append(replace(item, error=found.error))
         else:
-            yield Item(f"replay.{name}", slots * each, Place.HOST, f"{held} x {each:,} B", FILLED)
+            why = f"{held} x {each:,} B"
+            yield Item(f"replay.{name}", slots * each, Place.HOST, why, FILLED, reserved=ring * run.env.n_envs * each)
     yield from within_limit(run, stored)
     if keeps_infos(run):
         yield from _info_items(run, ring, rows)
