@@ -81,6 +81,8 @@ class NinjaEnv(gym.Env[Any, np.int64]):
             )
             self.game = Game(self._pack.level(self._level_seed))
         self._last: dict[str, Any] | None = None
+        # of an episode, all at once: what grows until its end looks like a leak
+        self._inputs = np.zeros(self.config.max_frames, np.uint8)
         self._begin()
         self._observer = Observer(self.config)
         self._slots: list[Observation] = []
@@ -178,7 +180,8 @@ class NinjaEnv(gym.Env[Any, np.int64]):
             inputs[0] = WITHOUT_JUMP[action]
         for each in inputs:
             happened |= game.step(each)
-            self._inputs.append(each)
+            self._inputs[self._played % len(self._inputs)] = each
+            self._played += 1
             if self._render.enable_animation or self.render_mode == "human":
                 self._show()
             if game.dead or game.won or game.frame >= config.max_frames:
@@ -192,12 +195,12 @@ class NinjaEnv(gym.Env[Any, np.int64]):
         truncated = not terminated and game.frame >= config.max_frames
         if not (terminated or truncated):
             return reward, terminated, truncated, {}
-        self._last = {"level": game.level, "began": self._began, "inputs": bytes(self._inputs)}
+        self._last = {"level": game.level, "began": self._began, "inputs": bytes(self._inputs[: self._played])}
         return reward, terminated, truncated, self._summary(happened)
 
     def _begin(self, state: Mapping[str, Any] | None = None) -> None:
         """Keep from where the episode can be played again: its level's start, or a state that was set."""
-        self._began, self._inputs = state, bytearray()
+        self._began, self._played = state, 0
 
     @property
     def last_episode(self) -> dict[str, Any] | None:
