@@ -7,6 +7,7 @@ import sys
 import pytest
 from tests.documents.asked import GIB, MIB, ROOM, bill, fitted, of_program, predicted, ran
 
+import legroom
 from legroom.reading import read
 from legroom_workloads.fire import FireEnv
 
@@ -108,14 +109,33 @@ def test_a_lighter_network_needs_less(says, run, mib):
         "Gradient accumulation: Simulate larger batches without memory cost",
         "Gradient accumulation to maintain training quality with smaller batches",
         "Gradient Accumulation: Process smaller batches, accumulate gradients",
-        "Quality maintained through gradient accumulation",
     ],
 )
-def test_pieces_need_the_memory_of_a_small_batch_and_give_the_gradient_of_the_large_one(says):
+def test_pieces_need_the_memory_of_a_small_batch(says):
     """Gradient accumulation."""
     pieces, small = (on_gpu("fire:original", "--set", each) for each in ("memory.micro_batch=16", "batch_size=16"))
     batch = 64 * 80_000 * 2  # which lies there whole: observations and next observations
     assert pieces == pytest.approx(small + batch, rel=0.02) and pieces < on_gpu("fire:original") / 3
+
+
+def test_pieces_add_up_to_the_same_gradient():
+    """Quality maintained through gradient accumulation"""
+    import torch
+    from gymnasium.spaces import Box
+
+    from legroom_workloads.fire.nets import FireNet
+
+    torch.manual_seed(0)
+    net, batch = FireNet(Box(0, 1, (8, 10, 10))), torch.rand(8, 8, 10, 10)
+
+    def gradient(pieces):
+        net.zero_grad()
+        for piece in batch.split(8 // pieces):
+            (net(piece).square().mean() / pieces).backward()
+        return torch.cat([each.grad.flatten() for each in net.parameters()])
+
+    whole = gradient(1)
+    assert (gradient(4) - whole).norm() < 1e-5 * whole.norm()
 
 
 def test_pieces_are_slower():
@@ -325,3 +345,58 @@ def test_cleaning_up_returns_what_is_cached_and_leaves_the_peak(says, printed):
     before, after = (int(printed.partition(f"{when} cleanup: ")[2].split()[0]) for when in ("before", "after"))
     assert 4 * 33 < after < before / 2  # weights, gradients and two moments stay
     assert round(float(printed.partition("MiB allocated, ")[2].split()[0]) * 1.048576) == pytest.approx(before, abs=1)
+
+
+# ---- the switches of the original's script
+
+
+@pytest.mark.parametrize(
+    ("says", "constant"),
+    [
+        ("MEMORY_EFFICIENT = True  # Enables all optimizations", "MEMORY_EFFICIENT (line 5)"),
+        ("Set `USE_ENHANCED_MODEL = False`", "USE_ENHANCED_MODEL (line 6)"),
+        ("Gradient accumulation", "GRADIENT_ACCUMULATION_STEPS (line 7)"),
+    ],
+)
+def test_switches_of_the_script_are_said_to_be_not_used(says, constant, tmp_path):
+    """Their meaning is in the program: what was used of the file and what was not is listed"""
+    switches = "MEMORY_EFFICIENT = True\nUSE_ENHANCED_MODEL = False\nGRADIENT_ACCUMULATION_STEPS = 2\n"
+    (tmp_path / "Train.py").write_text(CONSTANTS + switches)
+    said = ran("predict", "Train.py", "--like", "fire:original", *GPU, *ROOM, "--mode", "arithmetic", cwd=tmp_path)
+    used, not_used = said.partition("read from Train.py: ")[2].split("\n")[0].split("; not used: ")
+    assert constant in not_used and {"BATCH_SIZE", "N_ENVS", "SIMS", "BUFFER_CAP"} == set(used.split(", "))
+
+
+SEARCHED = """\
+import torch
+
+BATCH_SIZE = 64
+
+net = torch.nn.Sequential(*(torch.nn.Conv2d(8 if i == 0 else 128, 128, 3, padding=1) for i in range(16))).cuda()
+adam = torch.optim.Adam(net.parameters())
+for _ in range(3):
+    loss = net(torch.rand(BATCH_SIZE, 8, 100, 100, device="cuda")).square().mean()
+    adam.zero_grad()
+    loss.backward()
+    adam.step()
+"""
+
+
+@pytest.mark.slow
+def test_a_constant_of_a_program_without_arguments_is_searched(tmp_path):
+    """Option 3: Edit `src/Train.py` and change these lines: BATCH_SIZE = 16 # Was 32"""
+    (tmp_path / "Train.py").write_text(SEARCHED)
+    asked = ("fit", *GPU, "--ram", "16GiB", "--param", "BATCH_SIZE=8..64")
+    said = of_program(*asked, "--", sys.executable, "Train.py", cwd=tmp_path, code=0)
+    found = int(said.partition("BATCH_SIZE=")[2].split()[0].strip(".,:"))
+    assert 8 <= found < 64  # 16 layers keep 128·100·100·4 B of a sample: 78 MiB
+    assert (tmp_path / "Train.py").read_text() == SEARCHED
+
+
+@pytest.mark.slow
+def test_what_fits_here_is_trained(tmp_path):
+    """python3 train_memory_efficient.py  # Start optimized training"""
+    said = ran("train", "fire", "--fit", *GPU, *ROOM, "--timesteps", "32", "--out", tmp_path / "run")
+    assert "fire:original" in said and (tmp_path / "run/outcome.json").exists()
+    if not legroom.probe().gpus:
+        assert "--vram 3.68GiB is not used: no GPU found on this machine" in said

@@ -6,6 +6,7 @@ import json
 import sys
 
 import pytest
+from tests.cli.in_process import legroom
 from tests.documents.asked import GIB, MIB, ROOM, bill, fitted, gib, predicted, ran
 
 from legroom.reading import read
@@ -281,3 +282,42 @@ def test_actual_memory_is_monitored(tmp_path):
     """Monitor actual memory usage during training"""
     ran("watch", "--out", tmp_path, "--", sys.executable, "-c", "import time; time.sleep(0.5)")
     assert json.loads((tmp_path / "watch.json").read_text())["peak"]["host"] > 0
+
+
+LOOP = """\
+from stable_baselines3 import PPO
+from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack
+from legroom_workloads.gameboy import GameBoyEnv
+
+EP_LENGTH, NUM_ENVS, TOTAL_TIMESTEPS = 8192, 2, 10_000_000
+
+if __name__ == "__main__":
+    env = VecFrameStack(SubprocVecEnv([GameBoyEnv] * NUM_ENVS), 4)
+    model = PPO("CnnPolicy", env, n_steps=EP_LENGTH, batch_size=2048, n_epochs=10)
+    for _ in range(TOTAL_TIMESTEPS // (EP_LENGTH * NUM_ENVS)):
+        env.reset()
+        model.learn(EP_LENGTH * NUM_ENVS, reset_num_timesteps=False)
+"""
+
+
+@pytest.mark.document_error
+def test_a_reset_between_calls_of_learn_is_not_seen_by_sb3(tmp_path):
+    """Reset happens correctly: `env.reset()` called each iteration ✅"""
+    (tmp_path / "train.py").write_text(LOOP)
+    said = " ".join(legroom("check", "train.py", *HARDWARE, cwd=tmp_path).stdout.split())
+    assert "LR102 reset-not-seen" in said and "SB3 goes on from the observation that it kept (_last_obs)" in said
+
+
+def test_iterations_of_a_loop_are_counted(tmp_path):
+    """Total iterations: 10,000,000 / 16,384"""
+    (tmp_path / "train.py").write_text(LOOP)
+    said = " ".join(legroom("check", "train.py", *HARDWARE, "--all", cwd=tmp_path).stdout.split())
+    assert "iterations 610" in said  # 610 × 16,384 = 9,994,240
+
+
+@pytest.mark.document_error
+def test_a_rollout_need_not_end_with_an_episode():
+    """EP_LENGTH Mismatch with Episode Length: 8192 steps ≈ 16-80 fights per episode"""
+    assert (8192 // 500, 8192 // 100) == (16, 81)
+    asked = ("predict", "gameboy:default", *HARDWARE, "--mode", "trace")
+    assert "a rollout of 8,192 steps holds several episodes" in " ".join(ran(*asked).split())

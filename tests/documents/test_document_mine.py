@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from tests.documents.asked import GIB, MIB, bill, gib, of_program, predicted, ran
+from tests.documents.asked import GIB, MIB, bill, fitted, gib, of_program, predicted, ran
 
 from legroom.reading import read
 from legroom_workloads.mine.layers import SIZES
@@ -193,19 +193,24 @@ def test_all_configurations_are_compared():
 
 
 @pytest.mark.parametrize(
-    ("says", "recommended"),
+    ("says", "as_they_are"),
     [
-        ("--memory 8", "mine:ultra_light"),
-        ("--memory 16", "mine:memory_optimized"),
-        ("--memory 32", "mine:memory_optimized"),
+        ("--memory 8", ["mine:ultra_light", "mine:small"]),
+        ("--memory 16", ["mine:memory_optimized", "mine:ultra_light", "mine:small"]),
+        ("--memory 32", ["mine:memory_optimized", "mine:ultra_light", "mine:small"]),
     ],
 )
-def test_one_run_is_recommended_for_a_memory(says, recommended):
+def test_one_run_is_recommended_for_a_memory(says, as_they_are):
     """python3 memory_helper.py --memory 8"""
-    said = ran("fit", "mine", "--ram", f"{says.split()[1]}GiB", "--mode", "arithmetic")
-    assert recommended in said.splitlines()[0]
-    assert predicted(recommended, "--ram", f"{says.split()[1]}GiB")["fits"] is True
-    assert "mine:full: MaskablePPO" in said and "memory.rollout" in said  # what trains the full run in the same memory
+    ram = f"{says.split()[1]}GiB"
+    said = ran("fit", "mine", "--ram", ram, "--mode", "arithmetic")
+    assert said.startswith(f"Recommended: legroom train mine:full --fit --ram {ram} (same results, slower)")
+    assert [
+        line.split()[0] for line in said.splitlines() if line.startswith("mine:") and "  yes  " in line
+    ] == as_they_are
+    assert "memory.rollout" in said  # by which the full run trains in the same memory
+    plan = fitted("mine:full", "--ram", ram)
+    assert plan["fits"] is True and not any(knob["price"] == "changes-learning" for knob in plan["knobs"])
 
 
 def test_the_machines_memory_is_shown():
@@ -279,3 +284,38 @@ def test_the_configuration_trains(says, asked, sample_model, tmp_path):
     if asked[0] == "mine:small":  # whose 500 blocks are an episode that ends
         assert outcome["timesteps"] == 1024 and (out / "pictures/final.png").exists()
         assert outcome["score"]["pit_value_usd"] > 0
+
+
+def test_a_grid_of_its_own_makes_the_observation():
+    """Smaller grid: 50×50×30 instead of 100×100×50 - where no CSV brings its own"""
+    larger = ("--set", "env.grid=[100,100,50]")
+    assert gib(stored("mine:full", *larger)) == 259.4
+    assert predicted("mine:small", *larger, "--ram", "2GiB")["fits"] is False  # 128 × 2 × 34 MB, and the copy
+
+
+AUTHORS = """\
+training:
+  algorithm: MaskablePPO
+  hyperparameters: {n_steps: 128, batch_size: 16, n_epochs: 10}
+  policy: {net_arch: {pi: [64, 64], vf: [64, 64]}}
+  feature_extractor: {type: CNN3DTiny}
+environment: {n_envs: 1}
+"""
+
+
+@pytest.mark.parametrize("says", ["--config mine_rl_npv/configs/train_ultra_light.yaml", "Tiny CNN: CNN3DTiny"])
+def test_a_configuration_of_that_kind_is_read(says, tmp_path):
+    """python3 train_model.py --config ...: network by its name, the grid from the environment's file beside it"""
+    (tmp_path / "train_ultra_light.yaml").write_text(AUTHORS)
+    (tmp_path / "env_ultra_light.yaml").write_text("environment: {grid_size: {nx: 20, ny: 20, nz: 10}}\n")
+    run = read(str(tmp_path / "train_ultra_light.yaml"), like="mine:full")
+    assert list(run.env.grid) == [20, 20, 10] and run.policy.features_extractor_kwargs == {"size": "tiny"}
+    own = bill(str(tmp_path / "train_ultra_light.yaml"), "--like", "mine:full", "--set", "n_envs=1")
+    assert own["rollout.observations"] == stored("mine:ultra_light")
+
+
+def test_memories_side_by_side():
+    """python3 memory_helper.py --memory 8, --memory 16, --memory 32"""
+    said = ran("fit", "mine", "--ram", "8GiB,16GiB,32GiB", "--mode", "arithmetic")
+    rows = [line.split()[:3] for line in said.splitlines() if " GiB  mine:" in line]
+    assert rows == [[size, "GiB", "mine:full"] for size in ("8.0", "16.0", "32.0")]

@@ -297,3 +297,39 @@ def test_quick_trains(tmp_path):
     asked = ("--timesteps", "5120", "--set", "num_evals=1", "--set", "num_updates_per_batch=1")
     ran("train", "robot:quick", *asked, "--out", out)
     assert json.loads((out / "outcome.json").read_text())["timesteps"] == 5120
+
+
+@pytest.mark.parametrize(
+    ("says", "settings", "code"),
+    [
+        ("| 1024 | 256 | 2 | ❌ (256×2=512) |", (1024, 256, 2), 1),
+        ("Fix for 512 envs", (512, 128, 4), 0),
+    ],
+)
+def test_combinations_are_judged_by_themselves(says, settings, code, tmp_path):
+    """ppo: num_envs, batch_size, num_minibatches - three keys are enough to know brax's PPO"""
+    name = ppo(tmp_path, "pair.yaml", **dict(zip(("num_envs", "batch_size", "num_minibatches"), settings, strict=True)))
+    said = ran("check", name, code=code, cwd=tmp_path)
+    assert ("LR002" in said) is bool(code) and "PPO on brax" in said
+
+
+def test_quick_yaml_is_understood(tmp_path):
+    """# quick.yaml: num_envs: 256, batch_size: 128, num_timesteps: 100000"""
+    name = ppo(tmp_path, "quick.yaml", num_envs=256, batch_size=128, num_timesteps=100_000)
+    assert "quick: PPO on brax, 256 envs" in ran("check", name, cwd=tmp_path)
+
+
+def test_the_environments_own_settings_are_left_out_by_name(tmp_path):
+    """uv run train.py --config default.yaml --num_envs 512"""
+    name = written(tmp_path, "default.yaml")
+    (tmp_path / name).write_text("env:\n  ctrl_dt: 0.02\n  sim_dt: 0.002\n" + (tmp_path / name).read_text())
+    asked = ("--like", "robot:default", "--num-envs", "512", *ON_GPU, "--ram", "16GiB", "--mode", "arithmetic")
+    said = ran("predict", name, *asked, cwd=tmp_path)
+    assert "Fits" in said and " 512 envs" in said and "ctrl_dt, sim_dt" in said
+
+
+@pytest.mark.document_error
+def test_a_run_that_brax_refuses_does_not_begin_with_fits():
+    """| 8GB (RTX 3060 Ti) | Create custom | 512 | 128 |"""
+    said = ran("predict", "robot:gpu_8gb", "--gpu", "RTX 3060 Ti", "--mode", "arithmetic", code=1)
+    assert not said.startswith("Fits") and "invalid" in said.splitlines()[0].lower()
