@@ -233,7 +233,8 @@ def test_an_environment_that_raises_says_where_and_how_to_go_on(tmp_path):
     assert "at step 98" in last and "resume from step 64" in last  # the second env's hundredth: 49 whole steps before
     outcome = json.loads((tmp_path / "out/outcome.json").read_text())
     assert (outcome["status"], outcome["resume"]) == ("failed", "exact")
-    assert f"--out {tmp_path / 'out'} --resume" in " ".join(done.stdout.split())  # however it is wrapped
+    told = " ".join(done.stdout.split())  # however it is wrapped
+    assert f"--out {tmp_path / 'out'} --plain --checkpoint-every 1 --resume" in told  # what was given, and --resume
 
 
 @pytest.mark.parametrize(

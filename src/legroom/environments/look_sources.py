@@ -30,16 +30,11 @@ READ_WHOLE = 1 << 20  # bytes of a file up to which its content counts
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _PASSING = ("/proc", "/sys", "/dev")
 _ELSEWHERE = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "socket.connect", "socket.bind")
-_QUIET = {
-    "PIL",
-    "legroom",
-    "markupsafe",
-    "numpy",
-    "psutil",
-    "scipy",
-    "torch",
-    "yaml",
-}  # compiled, and open files by Python
+# compiled, and open files by Python
+_QUIET = frozenset({
+    "PIL", "contourpy", "google", "kiwisolver", "legroom", "lz4", "markupsafe", "matplotlib", "numpy", "pandas",
+    "psutil", "scipy", "torch", "yaml",
+})  # fmt: skip
 # Variables that differ from shell to shell and that no environment reads.
 _OF_SHELLS = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "WINDOWID", "PYTEST_CURRENT_TEST"})
 _OWN = str(Path(__file__).parents[1])

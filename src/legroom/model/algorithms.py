@@ -27,6 +27,11 @@ class Algorithm:
     def keys(self) -> frozenset[str]:
         return frozenset(self.defaults) | NEUTRAL
 
+    def is_made_in(self, module: str) -> bool:
+        """Whether a class of this name that a module defines is this one; a package may have parts: `legroom_more`."""
+        package = module.partition(".")[0]
+        return package == self.package or package.startswith(f"{self.package}_")
+
 
 def defaults(base: Mapping[str, Any] = MappingProxyType({}), /, drop: str = "", **own: Any) -> Mapping[str, Any]:
     """Return the defaults of a constructor: those of `base` with changes, less the names in `drop`."""

@@ -144,8 +144,12 @@ class Footprint(ShownInNotebooks):
 
     @property
     def refused(self) -> str:
-        """Why the library would refuse the run, however much memory there is; empty where it would not."""
-        return next((finding.message for finding in self.findings if finding.severity == "error"), "")
+        """Why the library would refuse the run, however much memory there is; empty where it would not.
+
+        What was found while a program ran, such as a leak, is no refusal.
+        """
+        errors = (each for each in self.findings if each.severity == "error" and each.code != "program")
+        return next((each.message for each in errors), "")
 
     @property
     def host(self) -> Peak:

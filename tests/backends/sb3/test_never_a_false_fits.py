@@ -106,7 +106,7 @@ def test_what_sb3_refuses_is_said_without_what_came_of_trying_it(folder: Path) -
     spaces = {"observation": {"type": "box", "shape": []}, "action": {"type": "discrete", "n": 2}}
     run, evidence = gather(run_with(folder, env={"spaces": spaces}), MACHINE, device="cpu")
     footprint = add_up(run, evidence)
-    assert fits(footprint, ROOMY) is None and footprint.unknown == ("it could not be traced: SB3 refuses this run",)
+    assert fits(footprint, ROOMY) is False and footprint.unknown == ("it could not be traced: SB3 refuses this run",)
     assert [found.message for found in footprint.findings if found.severity == "error"] == [
         "SB3's policies cannot flatten an observation of shape (), a single number without a dimension"
     ]

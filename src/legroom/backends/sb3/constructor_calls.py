@@ -159,7 +159,7 @@ def _algorithm(algo_class: Any) -> Algorithm:
     if isinstance(algo_class, type):
         for base in algo_class.__mro__:  # a user's subclass of PPO takes what PPO takes
             found = find_algorithm("sb3", base.__name__)
-            if found is not None and base.__module__.partition(".")[0] == found.package:
+            if found is not None and found.is_made_in(base.__module__):
                 return found
     shown = algo_class.__name__ if isinstance(algo_class, type) else repr(algo_class)
     raise BadInput(f"unknown algorithm {shown}", hint="a class of " + ", ".join(algorithm_names("sb3")))
@@ -167,7 +167,7 @@ def _algorithm(algo_class: Any) -> Algorithm:
 
 def _own_class(algo_class: type, algorithm: Algorithm) -> str | None:
     """Return the name of a user's subclass of an algorithm; None for the algorithm itself."""
-    itself = algo_class.__name__ == algorithm.name and algo_class.__module__.partition(".")[0] == algorithm.package
+    itself = algo_class.__name__ == algorithm.name and algorithm.is_made_in(algo_class.__module__)
     return None if itself else name_object(algo_class)
 
 

@@ -41,7 +41,7 @@ def run_from_record(record: Mapping[str, Any]) -> Run | None:
 def _algorithm(record: Mapping[str, Any]) -> Algorithm | None:
     for package, name in record.get("bases") or ():  # a user's subclass of PPO is PPO
         found = find_algorithm("sb3", str(name))
-        if found is not None and package == found.package:
+        if found is not None and found.is_made_in(package):
             return found
     return None
 
