@@ -63,7 +63,7 @@ def test_a_bare_workload_recommends_one_of_its_named_runs_first() -> None:
 
 
 def test_what_a_smaller_run_costs_in_learning_is_said_and_how_to_train_the_full_one() -> None:
-    plan = fit_json("mine", "--ram", "450MiB")
+    plan = fit_json("mine", "--ram", "600MiB")
     assert plan["recommended"] in ("mine:memory_optimized", "mine:ultra_light")
     why, cost = plan["why"]
     assert "mine:full would have to learn otherwise" in why or "mine:full, " in why
@@ -73,16 +73,16 @@ def test_what_a_smaller_run_costs_in_learning_is_said_and_how_to_train_the_full_
         and "n_steps 2048 -> " in cost
     )
     assert plan["instead"]["run"]["name"] == "mine:full"
-    done = legroom("fit", "mine", "--ram", "450MiB", "--mode", "arithmetic")
+    done = legroom("fit", "mine", "--ram", "600MiB", "--mode", "arithmetic")
     assert f"Recommended: {plan['command']}" in " ".join(done.stdout.split())
-    assert "to train mine:full in the same memory: legroom train mine:full --fit --ram 450MiB" in done.stdout
+    assert "to train mine:full in the same memory: legroom train mine:full --fit --ram 600MiB" in done.stdout
 
 
 def test_a_table_by_host_memory_says_what_a_single_size_would() -> None:
     """As --tiers for GPUs; a row is the recommendation of its size."""
-    rows = fit_json("mine", "--ram", "8GiB,450MiB")["tiers"]
+    rows = fit_json("mine", "--ram", "8GiB,600MiB")["tiers"]
     assert [row["ram"] for row in rows] == [450 << 20, 8 << 30]
-    for row, size in zip(rows, ("450MiB", "8GiB"), strict=True):
+    for row, size in zip(rows, ("600MiB", "8GiB"), strict=True):
         one = fit_json("mine", "--ram", size)
         assert (row["name"], row["after"], row["knobs"]) == (one["recommended"], one["after"], one["knobs"])
     text = legroom("fit", "gameboy:default", "--ram", "1GiB,4GiB,16GiB", "--mode", "arithmetic").stdout

@@ -26,7 +26,7 @@ Force = Annotated[
 # How what is written here begins: pages, documents, run files.
 _OURS = re.compile(
     rb"<!DOCTYPE html>.*<meta name=.generator. content=.legroom|\{\s*.legroom.: *\d"
-    rb"|# [^\n]*(?:, fitted: legroom |the same as: )[^\n]*\n(?:#[^\n]*\n)*legroom: ",
+    rb"|# [^\n]*(?:, fitted: |the same as: )[^\n]*\n(?:#[^\n]*\n)*legroom: ",
     re.DOTALL,
 )
 _HEAD = 1 << 14
