@@ -72,7 +72,7 @@ def test_what_does_not_fit_says_where_and_what_to_try() -> None:
     assert (prediction.fits, prediction.exit_code) == (False, 1)
     text = shown(prediction)
     assert text.startswith("Does not fit: out of GPU memory at /x/train.py:12: CUDA out of memory. Tried to allocate")
-    assert "legroom predict -- python train.py --batch-size 256" in " ".join(text.split())
+    assert "legroom predict --vram 2GiB -- python train.py --batch-size 256" in " ".join(text.split())
 
 
 def test_a_buffer_is_forecast_with_its_line() -> None:

@@ -62,7 +62,7 @@ def _smaller_batch(rehearsal: Rehearsal, share: float, following: int, vram: int
     about = f"activations, batch and scratch need {format_size(following)}; {left} is left for them"
     changed = _with_smaller_argument(rehearsal.command, share)
     if changed is not None:
-        yield f"a smaller batch ({about}): legroom predict -- {shlex.join(changed)}"
+        yield f"a smaller batch ({about}): legroom predict --vram {typed_size(vram)} -- {shlex.join(changed)}"
         return
     searches = list(offered(rehearsal.command, f"--vram {typed_size(vram)}"))
     if not searches:
