@@ -117,3 +117,27 @@ def test_the_saving_that_replaces_the_refused_array_is_tried_and_named(tmp_path:
     _, run, _ = document(tmp_path, TRAINING, "--ram", "150MiB", "--cpu-only", "--seconds", "40", head="")
     assert not any("--with lean" in way for way in run["program"]["ways"])
     assert any("rehearsed again with --with lean, which does not help" in note for note in run["notes"])
+
+
+IGNORED = (
+    "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'bytearray(4 << 30)'], stderr=subprocess.DEVNULL)",
+    "import numpy as np\ntry:\n    np.zeros(4 << 30, np.uint8)\nexcept MemoryError:\n    print('too large')",
+)
+TRAINS = """
+import torch
+net = torch.nn.Linear(4, 4)
+opt = torch.optim.SGD(net.parameters(), 0.1)
+{ignored}
+for i in range(200):
+    opt.zero_grad(); net(torch.ones(2, 4)).sum().backward(); opt.step()
+"""
+
+
+@on_linux
+@pytest.mark.parametrize("ignored", IGNORED)
+def test_a_refusal_that_is_ignored_is_the_verdict_however_long_the_program_trains_on(
+    tmp_path: Path, ignored: str
+) -> None:
+    body = TRAINS.format(ignored=ignored)
+    code, run, _ = document(tmp_path, body, "--ram", "2GiB", "--cpu-only", head="")
+    assert (code, run["fits"]) == (1, False)

@@ -30,7 +30,7 @@ from legroom.backends.program.launching import (
 )
 from legroom.backends.program.leaks import find_leaks
 from legroom.backends.program.repeating import ENOUGH_S, RepeatFinder
-from legroom.backends.program.retries import FailedRequest
+from legroom.backends.program.retries import FailedRequest, find_retry
 from legroom.backends.program.same_runs import same_runs
 from legroom.backends.program.undecided import undecided_places
 from legroom.hollow.epochs import asking_file
@@ -416,7 +416,8 @@ class ProgramSeen:
                 f"--real-limit was {format_size(self.plan.real_limit)}; half of what is free where it is not given"
             )
         refused, gpu = self._refused(), of_card or ran_out
-        caught = None if gpu or of_host or refused is None or refused.steps_after else refused
+        retried = refused is not None and refused.steps_after and refused.place and find_retry([refused.place])
+        caught = None if gpu or of_host or retried else refused
         if gpu or of_host or caught is not None:
             stopped = "out-of-memory"
         return Rehearsal(

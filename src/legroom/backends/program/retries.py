@@ -25,7 +25,7 @@ from typing import Any
 from legroom.backends.program.journals import Frame, Site
 
 STEPS_AFTER = 2
-_CATCH_IT = {"Exception", "BaseException", "RuntimeError", "OutOfMemoryError", "AcceleratorError"}
+_CATCH_IT = {"Exception", "BaseException", "RuntimeError", "MemoryError", "OutOfMemoryError", "AcceleratorError"}
 _NOT_THE_WORK = {"print", "empty_cache", "collect", "zero_grad", "len", "int", "max", "min", "float", "str"}
 Span = tuple[str, int, int]  # file, first and last line
 
