@@ -102,7 +102,7 @@ def test_constants_that_change_nothing_in_the_bill_are_listed_once(tmp_path):
     assert notes[-1] == f"read from {file}: N_ENVS, BATCH_SIZE, SIMS; not used: {unused}"
     said = "\n".join(notes)
     assert "env.n_envs is 4 by line 2; only running it could tell line 8: reset().shape[0]" in said
-    assert "32" not in said and said.count("MEMORY_EFFICIENT") == 1
+    assert "32" not in said.replace(str(file), "") and said.count("MEMORY_EFFICIENT") == 1
     with pytest.raises(BadInput, match="only running the script could tell"):
         read(str(file), overrides=[("algo", "PPO")])  # nothing supplies the rest: not even a likely value is taken
 
