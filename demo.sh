@@ -31,6 +31,6 @@ echo; echo "8. A short slice of that very run, at full observation size, trained
 echo "   (the small extractor and 64 steps per env, so that it ends in a minute or two on a CPU)"
 out=$(mktemp -d)/slice
 trap 'rm -rf "${out%/slice}"' EXIT
-show train mine:full --timesteps 256 --n-steps 64 --n-epochs 1 --ram 2.5GiB --device cpu --seed 1 --out "$out" \
+show train mine:full --timesteps 256 --n-steps 64 --n-epochs 1 --ram 2.5GiB --fit --device cpu --seed 1 --out "$out" \
   --set policy.features_extractor_kwargs.size=tiny --set memory.micro_batch=8
 exit 0
