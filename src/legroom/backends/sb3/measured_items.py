@@ -48,7 +48,10 @@ def _observations(prefix: str, buffer: Any) -> dict[str, int]:
         for key, part in parts.items():
             label = f"{prefix}.{name}[{key}]" if key else f"{prefix}.{name}"
             if isinstance(part, Column | Ring):
-                items[label] = sum(size for purpose, size in part.breakdown().items() if purpose != "spilled")
+                purposes = part.breakdown()
+                if decoded := purposes.pop("decoded", 0):  # an item of its own in the bill
+                    items[f"{prefix}.decoded copy"] = items.get(f"{prefix}.decoded copy", 0) + decoded
+                items[label] = sum(size for purpose, size in purposes.items() if purpose != "spilled")
             elif isinstance(part, np.ndarray):
                 items[label] = part.nbytes * rows // buffer.buffer_size
     return items
