@@ -433,7 +433,8 @@ def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
         return
     if rehearsal.stopped == "failed":
         at = f" at {_at(*rehearsal.failed_at)}" if rehearsal.failed_at else ""
-        yield f"the program failed{at} ({_first_line(rehearsal.failure)}); this is what was seen up to there"
+        seen = "; this is what was seen up to there" if rehearsal.updates or rehearsal.card is not None else ""
+        yield f"the program failed{at} ({_first_line(rehearsal.failure)}){seen}"
     elif rehearsal.stopped == "interrupted":
         yield f"interrupted {after}"
     elif rehearsal.stopped == "real-limit":

@@ -23,7 +23,7 @@ from legroom.backends.program.launching import (
     Writes,
     check_command,
     guest_environment,
-    last_words,
+    last_lines,
     launched,
     pass_on_attached,
     runs_python,
@@ -129,6 +129,7 @@ def rehearse(
     output: Output = "as it is",
     environment: Mapping[str, str] | None = None,
     progress: Callable[[str], None] = lambda text: None,
+    told: Callable[[str], None] = lambda text: None,
 ) -> Rehearsal:
     """Run the command until nothing new happens, it ends, or a limit of the plan is reached; return what was seen.
 
@@ -136,7 +137,8 @@ def rehearse(
 
     Args:
         environment: the program's variables; None: ours.
-        progress: is told what takes long once the program has stopped.
+        progress: is told how far it is, and what takes long once the program has stopped.
+        told: gets the end of a failed program's output, where it was not shown.
 
     Raises:
         BadInput: the command cannot be started, or its interpreter keeps the guest out.
@@ -153,7 +155,7 @@ def rehearse(
         with launched(command, variables, folder, output=output, writes=plan.writes) as program:
             host = HostWatch(program, folder)
             seen.host = host
-            stopped = _follow(program, journals, seen, began)
+            stopped = _follow(program, journals, seen, began, progress)
             code = program.poll() if stopped in ("finished", "failed") else None
         seconds = time.monotonic() - began
         pass_on_attached(folder, own)
@@ -165,8 +167,11 @@ def rehearse(
         found = seen.rehearsal(
             command, stopped, code, seconds, host=host.seen(ended=stopped == "finished"), python=python
         )
-        if found.stopped == "failed" and not seen.said_why:
-            found = replace(found, failure=last_words(folder) or found.failure)
+        lines = last_lines(folder) if found.stopped == "failed" else []
+        if lines and not seen.said_why:
+            found = replace(found, failure=lines[-1].strip())
+        if lines and output == "end if it fails":
+            told("\n".join(["the end of the program's output (--all shows all of it):", *lines]))
         found = replace(found, notes=(*found.notes, FILES[program.writes]), unseen=tuple(_unseen(program, host, found)))
         found = with_jax(found, seen.messages, plan.card, plan.limit, progress)
         if found.jax:
@@ -187,7 +192,9 @@ def _files_read(seen: ProgramSeen) -> list[str]:
     return [str(path) for message in seen.messages.get("read", ()) for path in message.get("files", ())]
 
 
-def _follow(child: Program, journals: Journals, seen: ProgramSeen, began: float) -> Stopped:
+def _follow(
+    child: Program, journals: Journals, seen: ProgramSeen, began: float, progress: Callable[[str], None]
+) -> Stopped:
     """Read along until there is a reason to stop, and return it."""
     try:
         while True:
@@ -197,9 +204,11 @@ def _follow(child: Program, journals: Journals, seen: ProgramSeen, began: float)
                 return "finished"
             assert seen.host is not None
             seen.host.tick()
-            reason = seen.reason_to_stop(time.monotonic() - began)
+            seconds = time.monotonic() - began
+            reason = seen.reason_to_stop(seconds)
             if reason is not None:
                 return reason
+            progress(seen.progress_text(seconds))
             time.sleep(POLL_S)
     except KeyboardInterrupt:
         return "interrupted"
@@ -358,6 +367,12 @@ class ProgramSeen:
         asked = [finder for finder in stepping if finder.left_out_at is not None]
         came_round = [finder for finder in asked if finder.book.epochs and finder.book.in_epoch and finder.is_calm]
         return "repeats" if asked and came_round == asked else "seconds"  # else a validation is still under way
+
+    def progress_text(self, seconds: float) -> str:
+        """How far the rehearsal is, and how long it may still take."""
+        left = max(self._most_seconds(seconds) - seconds, 0.0)
+        steps = f"{self.updates:,} step{'s' if self.updates != 1 else ''}"
+        return f"simulated GPU: {steps} in {seconds:.0f} s, at most {left:.0f} s left; Ctrl-C stops and reports"
 
     def _most_seconds(self, seconds: float) -> float:
         """Return when to stop: a JAX program first traces its functions for a minute, which is no time of training."""
