@@ -78,7 +78,8 @@ Output = Annotated[
     ),
 ]
 Again = Annotated[
-    bool, typer.Option("--again", rich_help_panel=rarely(WHAT), help="Run a JAX program whose answer is kept.")
+    bool,
+    typer.Option("--again", rich_help_panel=rarely(WHAT), help="Run a JAX program despite a cached result."),
 ]
 KeepWrites = Annotated[
     bool,

@@ -28,7 +28,7 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
         really = -(-every // samples)
         when = "every iteration" if really == 1 else f"after {every // samples} or {really} iterations"
         message = (
-            f"a checkpoint every {every:,} environment steps is no whole number of iterations of {samples:,}; it is "
+            f"a checkpoint every {every:,} environment steps is not a whole number of iterations of {samples:,}; it is "
             f"written at the end of the iteration under way: {when}"
         )
     elif every < samples:
