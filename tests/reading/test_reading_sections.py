@@ -101,9 +101,7 @@ def test_constants_that_change_nothing_in_the_bill_are_listed_once(tmp_path):
     unused = "USE_ENHANCED_MODEL (line 5), MEMORY_EFFICIENT (line 6), GRADIENT_ACCUMULATION_STEPS (line 7)"
     assert notes[-1] == f"read from {file}: N_ENVS, BATCH_SIZE, SIMS; not used: {unused}"
     said = "\n".join(notes)
-    assert (
-        "env.n_envs is 4 by line 2; line 8 sets it to a value known only when the script runs: reset().shape[0]" in said
-    )
+    assert "env.n_envs is 4 by line 2; line 8 sets it at run time: reset().shape[0]" in said
     assert "32" not in said.replace(str(file), "") and said.count("MEMORY_EFFICIENT") == 1
     with pytest.raises(BadInput, match="known only when the script runs"):
         read(str(file), overrides=[("algo", "PPO")])  # nothing supplies the rest: not even a likely value is taken

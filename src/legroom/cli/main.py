@@ -177,8 +177,8 @@ def _run(arguments: list[str]) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):  # a usage error of the option parser, whichever one typer carries
             raise
-        told = " ".join(error.format_message().split()).replace("not a valid integer range", "not a valid integer")
-        way = " ".join(["legroom", *called, "--help"])
+        told, way = " ".join(error.format_message().split()), " ".join(["legroom", *called, "--help"])
+        told = told.replace("valid integer range", "valid integer")
         _fail(arguments, f"{told} ({way})", told, way)
         return EXIT_BAD_INPUT
     return outcome if isinstance(outcome, int) else EXIT_GOOD
@@ -197,13 +197,11 @@ def with_values(arguments: list[str]) -> list[str]:
 def with_whole_numbers(arguments: list[str], params: Iterable[Any]) -> list[str]:
     """The arguments with 1e6 as 1000000 where an option takes a whole number."""
     whole = {name for param in params if "integer" in param.type.name for name in param.opts}
-    written = []
-    for before, word in zip(["", *arguments], arguments, strict=False):
-        name, equals, value = word.partition("=") if word.startswith("--") else (before, "", word)
+    for at, word in enumerate(arguments):
+        name, equals, value = word.partition("=") if word.startswith("--") else (arguments[at - 1], "", word)
         if name in whole and SCIENTIFIC.fullmatch(value) and float(value).is_integer():
-            word = (f"{name}=" if equals else "") + str(int(float(value)))
-        written.append(word)
-    return written
+            arguments[at] = f"{name}{equals}{float(value):.0f}" if equals else f"{float(value):.0f}"
+    return arguments
 
 
 def _show_help(words: list[str], asked: set[str], command: Any = None) -> int:

@@ -229,12 +229,7 @@ def _write_run(output: Path, seen: Rehearsal) -> None:
     from legroom.reading import read
 
     if len(seen.same_runs) != 1:
-        many = (
-            f"the program makes {len(seen.same_runs)} models"
-            if seen.same_runs
-            else "no model of a known library was made"
-        )
-        complain(f"-o {output}: not written: {many}")
+        complain(f"-o {output}: not written: the program makes {len(seen.same_runs)} models of known libraries")
         return
     run = seen.same_runs[0].run
     text = run_file(run, head=[f"the same as: {shlex.join(seen.command)}"])

@@ -128,7 +128,6 @@ def _say_what_is_doubtful(base: dict[str, Any], draft: Draft, like: str) -> None
         if earlier is None:
             taken.append(f"{name} (line {line}: {text})")
         else:
-            unknown = f"line {line} sets it to a value known only when the script runs: {text}"
-            note(f"{name} is {earlier} by line {draft.lines.get(key)}; {unknown}")
+            note(f"{name} is {earlier} by line {draft.lines.get(key)}; line {line} sets it at run time: {text}")
     if taken:
         note(f"taken from {like} because the value is known only when {draft.path} runs: {', '.join(taken)}")

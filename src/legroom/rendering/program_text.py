@@ -15,7 +15,7 @@ from legroom.rendering.item_text import error_text, peak_text, why_text
 from legroom.rendering.layout import Part, Styled, Table, verdict
 from legroom.rendering.prediction_text import finding_text, footprint_data, need_text, shortfall
 from legroom.rendering.run_file import run_data
-from legroom.units import format_size
+from legroom.units import format_size, plural
 
 SHOWN_LINES, SHOWN_PLACES, SHOWN_NOTES = 5, 3, 4
 SMALL_SHARE, TABLE_LINES, ALL = 0.01, 9, "--all lists them"  # of what is shown without --all
@@ -219,8 +219,7 @@ def needs_text(prediction: ProgramPrediction) -> str:
 def progress_line(seen: Rehearsal) -> str:
     """Return how far the rehearsal came, and why it ended."""
     what = "call" if seen.jax_alone else "optimizer step"
-    steps = f"{seen.updates:,} {what}{'s' if seen.updates != 1 else ''}"
-    steps += " of large functions" if what == "call" else ""
+    steps = plural(seen.updates, what) + (" of large functions" if what == "call" else "")
     why = {
         "repeats": f"{seen.repeats:,} repeats, stopped because nothing new happened",
         "finished": "the program ended",
@@ -282,8 +281,9 @@ def item_table(prediction: ProgramPrediction, *, on_gpu: bool, everything: bool)
         name = item.name.removeprefix("gpu." if on_gpu else "host.")
         table.add(name, format_size(item.total), error_text(item), why_text(item))
     if rest := items[len(shown) :]:
-        count = f"{len(rest)} smaller item{'s' if len(rest) > 1 else ''}"
-        table.add(count, format_size(sum(item.total for item in rest)), "", ALL, style="dim")
+        table.add(
+            plural(len(rest), "smaller item"), format_size(sum(item.total for item in rest)), "", ALL, style="dim"
+        )
     return table
 
 
@@ -307,8 +307,7 @@ def line_table(seen: Rehearsal, most: int | None) -> Table:
         table.add(place_text(line.file, line.line), format_size(line.nbytes), share, source_of(line))
     if rest := lines[len(shown) :]:
         nbytes = sum(line.nbytes for line in rest)
-        name = f"{len(rest)} other{'s' if len(rest) > 1 else ''}"
-        table.add(name, format_size(nbytes), f"{nbytes / whole:.0%}", ALL, style="dim")
+        table.add(plural(len(rest), "other"), format_size(nbytes), f"{nbytes / whole:.0%}", ALL, style="dim")
     return table
 
 
@@ -331,8 +330,7 @@ def closing_lines(prediction: ProgramPrediction, *, everything: bool = True) -> 
 def same_run_text(same: SameRun) -> str:
     """Return which run file would be the same as a model that the program makes."""
     run = same.run
-    envs = f"{run.env.n_envs} env{'s' if run.env.n_envs > 1 else ''}"
-    env = f"{run.env.id}, {envs}" if run.env.id else envs
+    env = (f"{run.env.id}, " if run.env.id else "") + plural(run.env.n_envs, "env")
     given = "".join(f", {name}={value}" for name, value in run.hyperparams.items() if isinstance(value, int | float))
     at = place_text(same.file, same.line)
     return f"{at}: the same as a run of {run.algo} ({run.policy.name}, {env}{given}); -o run.yaml writes its run file"

@@ -52,7 +52,7 @@ from legroom.model.rehearsal import (
     Stopped,
 )
 from legroom.predicting.gpu import CONTEXT_ERROR, CUDNN_SHARE
-from legroom.units import MIB, format_size
+from legroom.units import MIB, format_size, plural
 
 POLL_S = 0.05
 DEFAULT_SECONDS = 60.0
@@ -62,6 +62,7 @@ WATCH_FILLING_S = 4.0  # how long a buffer is watched before its rate is believe
 WATCH_GROWTH_S = 2.0  # and the whole of the program, from the second step on
 EVALUATION_S = 15.0  # that an evaluation is waited for at least, once training repeats
 MOST_LISTED = 40
+Telling = Callable[[str], None]
 LOOKING_SHARE, MOST_LOOKING_S = 1 / 3, 60.0  # of the time allowed: looking at batches that are left
 MOST_READERS = 400
 NO_SPACE = os.strerror(errno.ENOSPC)
@@ -128,8 +129,8 @@ def rehearse(
     *,
     output: Output = "as it is",
     environment: Mapping[str, str] | None = None,
-    progress: Callable[[str], None] = lambda text: None,
-    told: Callable[[str], None] = lambda text: None,
+    progress: Telling = lambda text: None,
+    told: Telling = lambda text: None,
 ) -> Rehearsal:
     """Run the command until nothing new happens, it ends, or a limit of the plan is reached; return what was seen.
 
@@ -137,8 +138,7 @@ def rehearse(
 
     Args:
         environment: the program's variables; None: ours.
-        progress: is told how far it is, and what takes long once the program has stopped.
-        told: gets the end of a failed program's output, where it was not shown.
+        progress, told: get how far it is, and the end of a failed program's output where that was not shown.
 
     Raises:
         BadInput: the command cannot be started, or its interpreter keeps the guest out.
@@ -192,9 +192,7 @@ def _files_read(seen: ProgramSeen) -> list[str]:
     return [str(path) for message in seen.messages.get("read", ()) for path in message.get("files", ())]
 
 
-def _follow(
-    child: Program, journals: Journals, seen: ProgramSeen, began: float, progress: Callable[[str], None]
-) -> Stopped:
+def _follow(child: Program, journals: Journals, seen: ProgramSeen, began: float, progress: Telling) -> Stopped:
     """Read along until there is a reason to stop, and return it."""
     try:
         while True:
@@ -341,9 +339,9 @@ class ProgramSeen:
 
     @property
     def repeats(self) -> int:
-        finder = next((finder for finder in self._finders.values() if finder.book is self.main), None)
-        if finder is None:
+        if self.main is None:
             return 0
+        finder = self._finder_of(self.main)
         finder.update()
         return finder.repeats
 
@@ -371,8 +369,8 @@ class ProgramSeen:
     def progress_text(self, seconds: float) -> str:
         """How far the rehearsal is, and how long it may still take."""
         left = max(self._most_seconds(seconds) - seconds, 0.0)
-        steps = f"{self.updates:,} step{'s' if self.updates != 1 else ''}"
-        return f"simulated GPU: {steps} in {seconds:.0f} s, at most {left:.0f} s left; Ctrl-C stops and reports"
+        so_far = f"simulated GPU: {plural(self.updates, 'step')} in {seconds:.0f} s"
+        return f"{so_far}, at most {left:.0f} s left; Ctrl-C stops and reports"
 
     def _most_seconds(self, seconds: float) -> float:
         """Return when to stop: a JAX program first traces its functions for a minute, which is no time of training."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.checking.rule_helpers import callbacks_are_its_own, counts_known, per_run, plural
+from legroom.checking.rule_helpers import callbacks_are_its_own, counts_known, per_run
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Key, Subject, SubjectRun
+from legroom.units import plural
 
 EVERY: Key = ("checkpoint", "every")
 
