@@ -275,7 +275,7 @@ def test_a_named_python_file_without_a_training_has_nothing_said_about_it(tmp_pa
          "not understood: training by algo.train(), whose loop is in another module"),
         ("own.yaml", "ppo: {rollout_steps: 128, epochs: 4, gamma: 0.99}\nlr: 3e-4\nbatch_size: 32\nseed: 1\n",
          "not understood: settings of a custom program"),
-        ("marl.yaml", "algo: qmix\nlr: 0.1\nbatch_size: 32\nmixer: x\n", "settings of a custom program"),
+        ("marl.yaml", "algo: qmix\nlr: 0.1\nbatch_size: 32\nmixer: x\n", "not understood: settings of a custom"),
         ("loop.py", "import jax\nstep = jax.value_and_grad(lambda x: x)\n", "not understood: jax training loop"),
         ("games.py", "from rl_games.torch_runner import Runner\nRunner().run({})\n",
          "not understood: training with rl_games"),
