@@ -41,7 +41,7 @@ def trained_parameters(model: BaseAlgorithm) -> list[torch.Tensor]:
 
 def _observations(prefix: str, buffer: Any) -> dict[str, int]:
     stored = {"observations": buffer.observations, "next_observations": getattr(buffer, "next_observations", None)}
-    items = {}
+    items: dict[str, int] = {}
     rows = buffer.size() if prefix == "replay" else buffer.buffer_size  # memory is there once it has been written to
     for name, values in stored.items():
         parts = values if isinstance(values, dict) else {"": values}
