@@ -210,7 +210,7 @@ def test_the_robot_ships_what_the_compiler_said(name: str) -> None:
     """A first `legroom predict robot:default` answers at once, without minutes of compiling."""
     found = find_calibration(read(name))
     plans = [read_plan(file) for file in calibration_places(read(name))]
-    assert found is not None and plans[-1] is not None, "make robot-calibrations"
+    assert found is not None and plans[-1] is not None, "make bench-robot-calibrations"
     assert plans[-1].step is not None and plans[-1].evaluation_nbytes
 
 
