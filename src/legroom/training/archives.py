@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from legroom.backends.default import DEFAULT_BACKEND
 from legroom.errors import BadInput
 from legroom.model.files import read_document
-
-if TYPE_CHECKING:
-    from legroom.training.checkpoint import Checkpoint
 
 RUN = "run.json"
 
@@ -38,18 +34,3 @@ def check_export(directory: Path, archive: Path, *, force: bool) -> None:
         raise BadInput("already exists", path=archive, hint="--force overwrites it")
     if archive.is_dir() or not archive.absolute().parent.is_dir():
         raise BadInput("cannot hold a file", path=archive, hint="give a file name in a directory that exists")
-
-
-def checkpoint_to_export(directory: Path, archive: Path, *, force: bool) -> Checkpoint:
-    """Return a run's last good checkpoint, or the one that `directory` is, having looked that it can be exported.
-
-    Raises:
-        BadInput: it cannot, as `check_export` says, or there is no good checkpoint.
-    """
-    from legroom.training.checkpoint import newest_checkpoint
-
-    check_export(directory, archive, force=force)
-    checkpoint = newest_checkpoint(directory)
-    if checkpoint is None:
-        raise BadInput("holds no good checkpoint", path=directory, hint="legroom train RUN --out DIR writes them")
-    return checkpoint

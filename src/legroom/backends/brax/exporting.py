@@ -11,7 +11,8 @@ from pathlib import Path
 from legroom.errors import BadInput
 from legroom.model.archive import Exported
 from legroom.model.files import whole_file
-from legroom.training.archives import checkpoint_to_export
+from legroom.training.archives import check_export
+from legroom.training.checkpoint import newest_checkpoint
 
 POLICY = "policy.safetensors"
 NOTES = ("all networks and the statistics that normalise observations, as brax names them",)
@@ -23,7 +24,10 @@ def export_brax(directory: Path, archive: Path, *, force: bool = False) -> Expor
     Raises:
         BadInput: there is no good checkpoint, the file exists (and not `force`), or it cannot be written.
     """
-    checkpoint = checkpoint_to_export(directory, archive, force=force)
+    check_export(directory, archive, force=force)
+    checkpoint = newest_checkpoint(directory)
+    if checkpoint is None:
+        raise BadInput("holds no good checkpoint", path=directory, hint="legroom train RUN --out DIR writes them")
     if archive.suffix != ".safetensors":
         raise BadInput("a brax policy is exported as safetensors", path=archive, hint="name it POLICY.safetensors")
     try:

@@ -10,7 +10,8 @@ from legroom.backends.sb3.archives_zip import build_model, save_archive, trusted
 from legroom.backends.sb3.state import saved_spaces
 from legroom.errors import BadInput
 from legroom.model.archive import Exported
-from legroom.training.archives import checkpoint_to_export
+from legroom.training.archives import check_export
+from legroom.training.checkpoint import newest_checkpoint
 
 
 def export_rllib(directory: Path, archive: Path, *, force: bool = False, trust: bool = False) -> Exported:
@@ -20,7 +21,10 @@ def export_rllib(directory: Path, archive: Path, *, force: bool = False, trust: 
         BadInput: as `export_sb3`.
     """
     directory, archive = Path(directory), Path(archive)
-    checkpoint = checkpoint_to_export(directory, archive, force=force)
+    check_export(directory, archive, force=force)
+    checkpoint = newest_checkpoint(directory)
+    if checkpoint is None:
+        raise BadInput("holds no good checkpoint", path=directory, hint="legroom train RUN --out DIR writes them")
     run = trusted_run(checkpoint.path.parent.parent, trust=trust)
     algorithm = find_algorithm("sb3", run.algo)
     hyperparams = {k: v for k, v in run.hyperparams.items() if algorithm is not None and k in algorithm.keys}

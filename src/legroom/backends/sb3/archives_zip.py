@@ -26,7 +26,8 @@ from legroom.model.algorithms import Algorithm
 from legroom.model.archive import Exported
 from legroom.model.files import whole_file
 from legroom.model.run import MemorySpec, Run
-from legroom.training.archives import RUN, checkpoint_to_export
+from legroom.training.archives import RUN, check_export
+from legroom.training.checkpoint import newest_checkpoint
 from legroom.training.run_folder import RunFolder
 
 LARGEST_PLAIN_BUFFER = 4 << 30  # bytes; PPO.load allocates it, whatever the model is loaded for
@@ -45,7 +46,10 @@ def export_sb3(directory: Path, archive: Path, *, force: bool = False, trust: bo
             or not trusted.
     """
     directory, archive = Path(directory), Path(archive)
-    checkpoint = checkpoint_to_export(directory, archive, force=force)
+    check_export(directory, archive, force=force)
+    checkpoint = newest_checkpoint(directory)
+    if checkpoint is None:
+        raise BadInput("holds no good checkpoint", path=directory, hint="legroom train RUN --out DIR writes them")
     run = trusted_run(checkpoint.path.parent.parent, trust=trust)
     seen = saved_spaces(checkpoint)
     model = build_model(run, seen["observation"], seen["action"], checkpoint.data["n_envs"])
