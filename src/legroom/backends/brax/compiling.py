@@ -65,7 +65,7 @@ def _captured(task: Task, say: Say) -> Captured:
     run = Run.model_validate(task["run"])
     if (run.env.kwargs.get("config_overrides") or {}).get("impl") == "warp":
         raise BadInput(
-            f"env {run.env.id!r}: Warp's physics are no part of XLA's plan", path=run.source,
+            f"env {run.env.id!r}: Warp's physics are not part of XLA's plan", path=run.source,
             hint="impl: jax, or predict the program that trains it: legroom predict -- python train.py",
         )  # fmt: skip
     say("tracing brax's training step")

@@ -125,7 +125,7 @@ def _temporary_items(run: Run, known: KnownRun, device: Place) -> Iterator[Item]
         share = max(share, known.plan.deviation, UNEVEN_ERROR if known.plan.card and not is_even(sizes) else 0.0)
     said = f"as XLA for {known.plan.card or 'the CPU'} plans it"
     if device is Place.GPU and not known.plan.card:
-        said += "; a GPU's compiler plans otherwise"
+        said += "; the GPU's compiler plans differently"
 
     def item(name: str, nbytes: float, why: str) -> Item:
         error = round(share * nbytes)
@@ -195,7 +195,7 @@ def brax_notes(run: Run, device: str, machine: Machine) -> tuple[str, ...]:
 
 def _compiler_note(known: KnownRun, of: str) -> str:
     if not known.plan.card:
-        said = f"temporaries are as XLA's CPU compiler plans those {of}; a GPU's compiler decides for itself"
+        said = f"temporaries are as XLA's CPU compiler plans those {of}; the GPU's compiler plans differently"
         return f"{said}: ±{GPU_ERROR:.0%} of the temporaries. {_how_to_ask()}"
     said = f"temporaries are as XLA's compiler for a {known.plan.card} plans those {of}"
     if known.same_card:
