@@ -93,17 +93,14 @@ COLLECTING = Moment(("1", "N", "S"), (Sizes(8192, 256, 32, 2), Sizes(2048, 64, 3
 ALWAYS = Moment(("1",), (Sizes(32, 64, 2, 2),))
 UPDATING_SAC = Moment(
     ("1", "B", "BU", "R"),
-    (
-        *(_replay(64, batch, _ROWS, updates) for batch, updates in ((256, 4), (1024, 4), (1024, 16))),
-        _replay(64, 1024, 4 * _ROWS, 4),
-    ),
+    tuple(_replay(64, *each) for each in ((256, _ROWS, 4), (1024, _ROWS, 4), (1024, _ROWS, 16), (1024, 4 * _ROWS, 4))),
 )
 UPDATING_ONCE_SAC = Moment(
-    ("1", "P", "Q"),
-    tuple(_replay(64, batch, rows, 1) for batch, rows in ((256, _ROWS), (1024, _ROWS), (1024, 4 * _ROWS))),
+    ("1", "P", "Q"), tuple(_replay(64, *each, 1) for each in ((256, _ROWS), (1024, _ROWS), (1024, 4 * _ROWS)))
 )
 COLLECTING_SAC = Moment(
-    ("1", "N", "M"), (_replay(8192, 256, _ROWS, 2), _replay(2048, 256, _ROWS, 2), _replay(2048, 256, 4 * _ROWS, 2))
+    ("1", "N", "M"),
+    tuple(_replay(envs, 16, rows, 2) for envs, rows in ((8192, _ROWS), (2048, _ROWS), (2048, 4 * _ROWS))),
 )
 
 
@@ -202,10 +199,11 @@ class Plan(Data):
 
     @cached_property
     def deviation(self) -> float:
-        """How far, as a share, the step may be from what XLA plans for a size as it is; small gaps have no share."""
-        found = [(each, self.step.nbytes(each.sizes)) for asked in self.asked.values() for each in asked if self.step]
-        shares = ((abs(said - each.temporaries) - GAP_NBYTES) / max(each.temporaries, 1) for each, said in found)
-        return max(0.0, *shares, 0.0)
+        """How far, as a share, the step may be from what XLA plans for a run as it is; small gaps have no share."""
+        solved_from = {s for replay in (True, False) for each in moments_of(replay=replay) for s in each.asked}
+        asked = [each for found in self.asked.values() for each in found if each.sizes not in solved_from]
+        said = [(self.step.nbytes(each.sizes), each.temporaries) for each in asked if self.step]
+        return max([(abs(nbytes - real) - GAP_NBYTES) / max(real, 1) for nbytes, real in said] + [0.0])
 
     def is_of(self, card: KnownGpu | None) -> bool:
         """Return whether XLA was asked for the card, or for one of the same compute capability."""
