@@ -173,7 +173,7 @@ def test_every_card_of_the_table_can_be_described_to_xla() -> None:
 @pytest.mark.parametrize(
     ("run", "card"),
     [
-        *(("robot:default", card) for card in ("T4", "A100", "RTX 3090", "RTX 4090", "H100")),
+        *(("robot:default", card) for card in ("T4", "A100", "RTX 3090", "RTX 4090", "H100", "RTX 5090")),
         ("robot:quick", "RTX 4090"),
     ],
 )
