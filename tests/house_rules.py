@@ -67,7 +67,7 @@ CEILINGS = {
     "reading": 7_171,
     "rendering": 5_771,
     "backends.program": 5_253,
-    "backends.brax": 4_911,
+    "backends.brax": 4_915,
     "training": 4_188,
     "model": 4_057,
     "cli": 4_036,

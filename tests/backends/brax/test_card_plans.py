@@ -10,7 +10,7 @@ from test_brax_calibration import keep, make_plan, make_run
 
 from legroom.backends.brax import asking, items
 from legroom.backends.brax.asking import ask_for_plan
-from legroom.backends.brax.items import CARD_ERROR, UNEVEN_ERROR
+from legroom.backends.brax.items import CARD_ERROR, FAR_ERROR, UNEVEN_ERROR
 from legroom.backends.brax.plans import Asked, Sizes, Step, moments_of, sizes_of
 from legroom.backends.brax.scaling import known_for
 from legroom.device.xla_target import plugin_missing, target_text
@@ -88,6 +88,12 @@ def test_a_batch_that_is_no_multiple_of_64_has_a_wider_band_until_xla_was_asked_
     keep_plan()
     assert activations(make_run()).error == round(UNEVEN_ERROR * 5000)
     assert activations(make_run(**EVEN)).error == round(CARD_ERROR * 80_000)
+
+
+def test_a_minibatch_far_larger_than_any_that_xla_was_asked_about_has_a_wider_band() -> None:
+    keep_plan()
+    far = activations(make_run(envs=16_384, batch=16_384))
+    assert far.error == round(FAR_ERROR * far.nbytes)
 
 
 def test_a_card_of_another_generation_has_a_wider_band_and_the_reader_is_told() -> None:

@@ -37,6 +37,9 @@ TRAINING = (Phase.COLLECT, Phase.UPDATE)
 CPU_ERROR, GPU_ERROR = 0.05, 0.5
 CARD_ERROR, OTHER_CARD_ERROR = 0.10, 0.25
 UNEVEN_ERROR = 0.4  # of a batch that is no multiple of 64: XLA was asked about such; up to 36 % too much
+# of minibatches far larger than any that XLA was asked about: it plans 7,560 B per sample of 40,960 on an RTX 3060,
+# where 6,650 B are solved from up to 10,240
+FAR_SAMPLES, FAR_ERROR = 4 * 10_240, 0.2
 SCALED_ERROR = 0.25  # of what was taken from another network or from a step without a knob
 HOST_ERROR = 0.05  # of what tracing and compiling take, besides how many cores are free: repeated runs, other sizes
 RUNNING_NBYTES, RUNNING_ERROR = 12 * MIB, 10 * MIB  # thread pools and what jax allocates beside the program
@@ -123,6 +126,7 @@ def _temporary_items(run: Run, known: KnownRun, device: Place) -> Iterator[Item]
     share = max(share, SCALED_ERROR) if made_elsewhere(known.calibration) else share
     if known.planned is None or known.scaled:  # else it is XLA's own
         share = max(share, known.plan.deviation, UNEVEN_ERROR if known.plan.card and not is_even(sizes) else 0.0)
+        share = max(share, FAR_ERROR if is_ppo(run) and sizes.value("BU") > FAR_SAMPLES else 0.0)
     said = f"as XLA for {known.plan.card or 'the CPU'} plans it"
     if device is Place.GPU and not known.plan.card:
         said += "; the GPU's compiler plans differently"
