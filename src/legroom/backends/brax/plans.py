@@ -93,10 +93,10 @@ COLLECTING = Moment(("1", "N", "S"), (Sizes(8192, 256, 32, 2), Sizes(2048, 64, 3
 ALWAYS = Moment(("1",), (Sizes(32, 64, 2, 2),))
 UPDATING_SAC = Moment(
     ("1", "B", "BU", "R"),
-    tuple(_replay(64, *each) for each in ((256, _ROWS, 4), (1024, _ROWS, 4), (1024, _ROWS, 16), (1024, 4 * _ROWS, 4))),
+    tuple(_replay(64, *each) for each in ((256, _ROWS, 4), (1024, _ROWS, 4), (1024, _ROWS, 16), (256, 4 * _ROWS, 4))),
 )
 UPDATING_ONCE_SAC = Moment(
-    ("1", "P", "Q"), tuple(_replay(64, *each, 1) for each in ((256, _ROWS), (1024, _ROWS), (1024, 4 * _ROWS)))
+    ("1", "P", "Q"), tuple(_replay(64, *each, 1) for each in ((256, _ROWS), (1024, _ROWS), (256, 4 * _ROWS)))
 )
 COLLECTING_SAC = Moment(
     ("1", "N", "M"),
