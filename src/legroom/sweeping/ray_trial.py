@@ -63,14 +63,8 @@ def run_trial(sweep: SweepFolder, trial: Trial, *, requested: int, runs: int) ->
     if sweep.is_stopping():
         return {"status": "stopped", "peak": Live.read(folder).peak, "exceeded": False, "reason": "stopped"}
     kept = folder.run()
-    training = Training(
-        asked=trial.asked,
-        run=kept.replace(total_timesteps=trial.run.total_timesteps) if kept is not None else trial.run,
-        out=folder.path,
-        device=trial.device,
-        predicted=trial.predicted,
-        resume=kept is not None,
-    )
+    run = kept.replace(total_timesteps=trial.run.total_timesteps) if kept is not None else trial.run
+    training = Training(trial.asked, run, folder.path, trial.device, trial.predicted, resume=kept is not None)
     try:
         # Ray starts its processes with SIGINT blocked, which a child inherits: it would never hear that it shall stop.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
