@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from legroom.errors import EXIT_BAD_INPUT, LegroomError
+from legroom.model.outcome import Outcome
 from legroom.model.progress import MemorySample, Progress
 from legroom.sweeping.sweep_folder import Live, SweepFolder
 from legroom.sweeping.trial import WORKER_NBYTES, Trial
+from legroom.training.request import Training
 from legroom.training.run_folder import RunFolder
-from legroom.training.train import Ended, Training, train
+from legroom.training.train import train
 
 LIVE_EVERY_S = 0.5
 
@@ -41,28 +43,21 @@ def run_trial(sweep: SweepFolder, trial: Trial, *, requested: int, runs: int) ->
     if sweep.is_stopping():
         return {"status": "waiting", "peak": Live.read(folder).peak, "exceeded": False, "reason": ""}
     kept = folder.run()
-    training = Training(
-        asked=trial.asked,
-        run=kept.replace(total_timesteps=trial.run.total_timesteps) if kept is not None else trial.run,
-        folder=folder,
-        device=trial.device,
-        predicted=trial.predicted,
-        resume=kept is not None,
-    )
+    run = kept.replace(total_timesteps=trial.run.total_timesteps) if kept is not None else trial.run
+    training = Training(trial.asked, run, folder.path, trial.device, trial.predicted, resume=kept is not None)
     try:
         # Ray starts its processes with SIGINT blocked, which a child inherits: it would never hear that it shall stop.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        ended = train(training, watch)
+        outcome, _ = train(training, watch)
     except LegroomError as error:
         code = "refused" if error.exit_code == EXIT_BAD_INPUT else "failed"
         return {"status": code, "peak": watch.peak, "exceeded": False, "reason": str(error)}
     finally:
         watch.over()
-    return _ended(ended, watch)
+    return _ended(outcome, watch)
 
 
-def _ended(ended: Ended, watch: _Watch) -> dict[str, Any]:
-    outcome = ended.outcome
+def _ended(outcome: Outcome, watch: _Watch) -> dict[str, Any]:
     memory = outcome.status == "failed" and any(r.what.startswith("given up") for r in outcome.retreats)
     reason = outcome.error or ""
     if outcome.status == "stopped":
