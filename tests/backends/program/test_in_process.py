@@ -58,6 +58,7 @@ assert sys.excepthook is hook and threading.Thread._bootstrap_inner is start
 real = nn.Linear(3, 3)
 real(torch.ones(2, 3)).sum().backward()
 torch.optim.SGD(real.parameters(), lr=0.1).step()
+assert len(torch.UntypedStorage(8)) == 8
 assert real.weight.device.type == "cpu" and torch.zeros(2).tolist() == [0.0, 0.0]
 print("good")
 """
