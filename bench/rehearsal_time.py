@@ -55,8 +55,13 @@ def main() -> int:
         ["git", "-C", str(other), "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True, check=True
     ).stdout.strip()
     write_section(
-        f"Rehearsal of loop.py (median of {repeats})",
-        ("predict --gpu 'RTX 4060' -- python loop.py", f"commit {commit}", "now", f"change (≤ {MOST_SLOWER - 1:.0%})"),
+        "Rehearsal of loop.py",
+        (
+            f"predict --gpu 'RTX 4060' -- python loop.py, median of {repeats}",
+            f"commit {commit}",
+            "now",
+            f"change (≤ {MOST_SLOWER - 1:.0%})",
+        ),
         table,
         "python -m bench.rehearsal_time FOLDER_OF_THAT_COMMIT",
     )

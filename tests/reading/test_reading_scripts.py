@@ -132,7 +132,7 @@ def test_a_text_as_default_is_what_its_type_makes_of_it(
     if n_steps is not None:
         assert read(path).hyperparams == {"n_steps": n_steps}
         return
-    with pytest.raises(NotKnownYet, match="only running the script could tell"):
+    with pytest.raises(NotKnownYet, match="known only when the script runs"):
         read(path)
 
 

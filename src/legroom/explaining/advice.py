@@ -189,7 +189,7 @@ def _not_buffers(case: _Case) -> Iterator[Advice]:
 def _gpu(case: _Case) -> Iterator[Advice]:
     found, foreign = case.found, case.foreign
     if case.crowded:
-        say = f"they hold {format_size(found.others)} (nvidia-smi names them): end them or use another GPU"
+        say = f"they hold {format_size(found.others or 0)} (nvidia-smi names them): end them or use another GPU"
         yield Advice("other processes", "free", say, "nvidia-smi")
     if _fragmented(found):
         if foreign:
