@@ -203,7 +203,7 @@ def _complete(log: Log, found: Reading) -> Explanation:
         cause = BY_SHAPE.get(dimensions[0].name)
     program = program_of(log, found.place, frames)
     context = Context(
-        cause, script_of(log, found.place, frames), program, grabbing(log, found.place),
+        cause, *script_of(log, found.place, frames), program, grabbing(log, found.place),
         loads="DataLoader" in said.summary + log.line(found.place),
     )  # fmt: skip
     notes = list(filter(None, (*said.notes, smaller(dimensions, said.dtype))))

@@ -324,7 +324,10 @@ def _is_constant(statement: ast.Assign) -> bool:
 
 
 def argument_default(call: ast.Call) -> tuple[str, ast.expr] | None:
-    """Return the name and default of an `add_argument` call: `args.n_envs` for `--n-envs`; None when it has none."""
+    """Return the name and default of an `add_argument` call: `args.n_envs` for `--n-envs`; None when it has none.
+
+    A default that is a text is converted by `type`, as argparse does: it is the call then.
+    """
     flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
     keywords = {k.arg: k.value for k in call.keywords}
     name = next((f for f in flags if f.startswith("--")), flags[0] if flags else "")
@@ -336,7 +339,10 @@ def argument_default(call: ast.Call) -> tuple[str, ast.expr] | None:
     if not name:
         return None
     if "default" in keywords:
-        return name, keywords["default"]
+        default, kind = keywords["default"], keywords.get("type")
+        if kind is not None and isinstance(default, ast.Constant) and isinstance(default.value, str):
+            default = ast.copy_location(ast.Call(kind, [default], []), default)
+        return name, default
     if flag in ("store_true", "store_false"):
         return name, ast.Constant(flag == "store_false")
     return name, ast.Constant(None)

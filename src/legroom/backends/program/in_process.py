@@ -54,7 +54,7 @@ class rehearse:  # noqa: N801  used as a statement, like open()
         keep_writes: files that the block writes, renames or deletes are not put back.
 
     Raises:
-        BadInput: no such GPU, not a size, or a block inside another.
+        BadInput: no such GPU, not a size, a function (it is no decorator), or a block inside another.
 
     Example:
         >>> import legroom, torch
@@ -73,6 +73,10 @@ class rehearse:  # noqa: N801  used as a statement, like open()
     ) -> None:  # fmt: skip
         if values not in ("assume", "real"):
             raise BadInput(f"values={values!r} is neither 'assume' nor 'real'")
+        if not isinstance(gpu, str | None):
+            what = getattr(gpu, "__qualname__", repr(gpu))
+            hint = f"with legroom.rehearse(): {what}()" if callable(gpu) else f"write it as gpu={DEFAULT_CARD!r}"
+            raise BadInput(f"gpu={what} is not the name of a GPU", hint=hint)
         card = find_gpu(gpu or DEFAULT_CARD).as_gpu()
         limited = gpu is not None or vram is not None
         nbytes = card.total if vram is None else parse_size(vram, what="vram")
