@@ -3,7 +3,7 @@
 The parent compares them with the source: what a training has not reached yet may take more than what it has. Lines are
 of interest from the first optimizer step on; what ran before is over. Python 3.12 and newer say each line once, at no
 cost after that. Older ones trace, which slows Python code down: so tracing ends once no new line came for a while, and
-begins again when memory is requested at a new place. Lines that request memory of the GPU are seen all the time.
+begins again when memory is requested at a place for the first time since then.
 """
 
 from __future__ import annotations
@@ -32,16 +32,15 @@ class ExecutedLines:
         self._stack: Any = None
         self._begun = self._tracing = False
         self._last_new = (0.0, 0)  # seconds, steps
-        self._places = 0
+        self._steps = 0
 
     def look(self, steps: int) -> dict[str, Any]:
         """Return what to tell of an optimizer step: the calls under way, where they changed; tell of new lines."""
         stack = self._under_way()
         if not self._begun:
             self._begun = True
-            self._begin(steps)
+            self._begin()
         elif _MONITORING is None:
-            self._see_requests()
             self._trace_for_a_while(steps)
         if self._new:
             new, self._new = self._new, {}
@@ -70,31 +69,20 @@ class ExecutedLines:
         return found
 
     def _add(self, code: Any, line: int) -> None:
-        self._add_line(code.co_filename, line)
-
-    def _add_line(self, file: str, line: int) -> None:
-        seen = self._seen.setdefault(file, set())
+        seen = self._seen.setdefault(code.co_filename, set())
         if line not in seen:
             seen.add(line)
-            self._new.setdefault(file, []).append(line)
+            self._new.setdefault(code.co_filename, []).append(line)
 
-    def _see_requests(self) -> None:
-        """Add the lines at which memory of the GPU was requested since the last step."""
-        places = self._follower.sites
-        for number in places.asked:
-            for file, line in places.lines[number]:
-                self._add_line(file, line)
-        places.asked.clear()
-
-    def _begin(self, steps: int) -> None:
-        self._follower.sites.asked.clear()
+    def _begin(self) -> None:
         modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
         for file in modules:  # functions of these may be called later
             if isinstance(file, str) and os.path.isabs(file) and sites._kind(file) == sites._USER:
                 self._new.setdefault(file, [])
         if _MONITORING is None:
             atexit.register(self._end)  # a trace function may not outlive our modules
-            self._trace(steps)
+            self._follower.sites.first_asked = self._trace
+            self._trace()
         elif _MONITORING.get_tool(_TOOL) is None:
             _MONITORING.use_tool_id(_TOOL, "legroom")
             _MONITORING.register_callback(_TOOL, _MONITORING.events.LINE, self._monitored)
@@ -106,23 +94,21 @@ class ExecutedLines:
         return _MONITORING.DISABLE
 
     def _trace_for_a_while(self, steps: int) -> None:
-        places, self._places = self._places, len(self._follower.sites._numbers)
+        self._steps = steps
         quiet_s, quiet_steps = time.monotonic() - self._last_new[0], steps - self._last_new[1]
         if self._tracing and quiet_s > QUIET_S and quiet_steps > QUIET_STEPS:
             self._end()
-        elif not self._tracing and places != self._places:
-            self._trace(steps)
 
     def _end(self) -> None:
         self._tracing = False
         if sys.gettrace() == self._called:
             sys.settrace(None)
 
-    def _trace(self, steps: int) -> None:
-        if sys.gettrace() is not None:  # a debugger's, or of another thread's steps
+    def _trace(self) -> None:
+        if sys.gettrace() is not None:  # ours already, or a debugger's
             return
-        self._tracing, self._last_new = True, (time.monotonic(), steps)
-        frame: Any = sys._getframe(3)
+        self._tracing, self._last_new = True, (time.monotonic(), self._steps)
+        frame: Any = sys._getframe(1)
         while frame is not None:
             if self._is_user(frame.f_code):
                 frame.f_trace = self._line

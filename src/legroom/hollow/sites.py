@@ -43,8 +43,10 @@ class Sites:
         self.caller: Any = None  # the frame that a thread of ours works for
         self._kinds: dict[Any, int] = {_MODULE_CALL: _MODULE}
         self._numbers: dict[Any, int] = {}
-        self.lines: list[list[tuple[str, int]]] = []  # of the user's frames, by number
-        self.asked: set[int] = set()  # since whoever wants to know emptied it
+        self.asked: set[int] = set()
+        self.first_asked: Callable[[], None] | None = (
+            None  # is called when memory is requested at a place not in `asked`
+        )
         self._paths: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
     def here(self) -> int:
@@ -76,9 +78,10 @@ class Sites:
         if number is None:
             number = self._numbers[key] = len(self._numbers)
             frames = [[code.co_filename, _line(code, at), code.co_name] for code, at in found]
-            self.lines.append([(file, line) for file, line, _ in frames if _kind(file) == _USER])
             self._announce(number, frames, None if module is None else self._path(module))
-        self.asked.add(number)
+        if self.first_asked is not None and number not in self.asked:
+            self.asked.add(number)
+            self.first_asked()
         return number
 
     def where(self) -> tuple[str, int]:
