@@ -95,7 +95,7 @@ class _CardThread:
         self._works.put((None, {}))
 
     def _serve(self) -> None:
-        if not torch._C._len_torch_dispatch_stack():  # type: ignore[attr-defined]
+        if not torch._C._len_torch_dispatch_stack():
             self._follower.entered().__enter__()  # as every thread of a program has it already
         while True:
             work, state = self._works.get()
