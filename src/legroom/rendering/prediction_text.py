@@ -16,7 +16,7 @@ from legroom.model.verdict import Budget, allocator_limit, fits_closely, refused
 from legroom.rendering.console import document
 from legroom.rendering.item_text import PLACE_NAMES, error_text, peak_data, peak_text, when_text, why_text
 from legroom.rendering.layout import Part, Styled, Table, verdict, wrap
-from legroom.units import format_size
+from legroom.units import format_size, plural
 
 ITEM_KEYS = ("name", "place", "phases", "count", "nbytes", "error", "known", "why")
 SCREEN_LINES, SCREEN_WIDTH = 40, 100  # a bill shall be seen as a whole; --all shows what that leaves out
@@ -185,7 +185,7 @@ def estimate_text(predictions: Sequence[Prediction]) -> str:
 def headline(p: Prediction) -> str:
     """Return what a run is, in a line."""
     run, backend = p.run, backend_of(p.run)
-    envs = f"{run.env.n_envs:,} env{'s' if run.env.n_envs > 1 else ''}"
+    envs = plural(run.env.n_envs, "env")
     storage = backend.storage(run)
     kept = f", {storage}" if storage.steps else ""
     observation = describe(backend.stored_observation(run))
@@ -232,7 +232,7 @@ def _items_from(footprint: Footprint, share: float, most_lines: int | None) -> T
         for item in shown:
             table.add(f"  {item.name}", _size(item.total), error_text(item), when_text(item), why_text(item))
         if rest := items[len(shown) :]:
-            count = f"{len(rest)} smaller item{'s' if len(rest) > 1 else ''}"
+            count = plural(len(rest), "smaller item")
             table.add(f"  {count}", _size(sum(item.total for item in rest)), "", "", "--all lists them", style="dim")
     return table
 
