@@ -13,27 +13,30 @@ from torch.nn import functional
 from legroom.hollow.card_autocast import autocast_as_on_card
 from legroom.hollow.card_operators import attention_backend, operators_as_on_card
 from legroom.hollow.cuda_reduce import Card
-from legroom.hollow.fake_tensors import StorageFollower, Workspaces
-from legroom.hollow.records import ValueRefused
+from legroom.hollow.dispatching import Follower
+from legroom.hollow.reads import RunReads
+from legroom.hollow.records import Requests, ValueRefused
 
 F32 = 4
 
 
 @pytest.fixture
-def follower() -> Iterator[StorageFollower]:
+def follower() -> Iterator[Follower]:
     with ExitStack() as stack:
         stack.enter_context(autocast_as_on_card(stack.enter_context(operators_as_on_card(Card()))))
-        made = StorageFollower(Workspaces(cublas=0), ())
+        made = Follower.of_run(Card(), RunReads("refuse", ()))
         made.recording = True
-        stack.enter_context(made)
+        stack.enter_context(made.entered())
         yield made
 
 
-def born(follower: StorageFollower, work: Callable[[], object]) -> list[int]:
+def born(follower: Follower, work: Callable[[], object]) -> list[int]:
     """Return the sizes of what is allocated while `work` is done, in order."""
-    start = len(follower.events)
+    start = len(follower.journal.events)
     kept = work()
-    found = [event[2] for event in follower.events[start:] if len(event) == 3]
+    labels = follower.journal.labels
+    events = [event for event in follower.journal.events[start:] if len(event) == 3]
+    found = [event[2] for event in events if labels[event[1]] != "workspace"]  # cuBLAS's, which the first product takes
     del kept
     return found
 
@@ -65,7 +68,7 @@ def test_attention_takes_the_kernel_that_the_card_would(
     assert attention_backend(card, query, query, query, mask=given, dropout=0.0) == expected
 
 
-def test_efficient_attention_keeps_its_result_and_one_number_per_row(follower: StorageFollower) -> None:
+def test_efficient_attention_keeps_its_result_and_one_number_per_row(follower: Follower) -> None:
     query, key, value = (meta(2, 8, 100, 32, grad=True) for _ in range(3))
     sizes = born(follower, lambda: functional.scaled_dot_product_attention(query, key, value))
     result = 2 * 8 * 100 * 32 * F32
@@ -73,13 +76,13 @@ def test_efficient_attention_keeps_its_result_and_one_number_per_row(follower: S
     assert sizes == [8, 8, result, rows]  # the first two are for random numbers
 
 
-def test_efficient_attention_without_gradients_keeps_no_numbers_per_row(follower: StorageFollower) -> None:
+def test_efficient_attention_without_gradients_keeps_no_numbers_per_row(follower: Follower) -> None:
     query = meta(2, 8, 100, 32)
     sizes = born(follower, lambda: functional.scaled_dot_product_attention(query, query, query))
     assert sizes == [8, 8, 2 * 8 * 100 * 32 * F32]
 
 
-def test_efficient_attention_backward_takes_a_tile_per_64_rows_of_each_head(follower: StorageFollower) -> None:
+def test_efficient_attention_backward_takes_a_tile_per_64_rows_of_each_head(follower: Follower) -> None:
     query, key, value = (meta(2, 8, 100, 32, grad=True) for _ in range(3))
     out = functional.scaled_dot_product_attention(query, key, value)
     sizes = born(follower, lambda: torch.autograd.grad(out, (query, key, value), torch.empty_like(out)))
@@ -89,13 +92,13 @@ def test_efficient_attention_backward_takes_a_tile_per_64_rows_of_each_head(foll
     assert sizes[-7:] == [whole, whole, whole, whole, rows, rows, workspace]  # gradients, products, sums, delta
 
 
-def test_a_dropout_keeps_a_byte_per_value(follower: StorageFollower) -> None:
+def test_a_dropout_keeps_a_byte_per_value(follower: Follower) -> None:
     x = meta(100, 30, grad=True)
     sizes = born(follower, lambda: functional.dropout(x, 0.1, training=True))
     assert sizes == [100 * 30, 100 * 30 * F32]  # the mask, the result
 
 
-def test_a_fused_lstm_cell_keeps_its_gates(follower: StorageFollower) -> None:
+def test_a_fused_lstm_cell_keeps_its_gates(follower: Follower) -> None:
     cell = nn.LSTMCell(16, 128, device="meta")
     x, state = meta(32, 16), (meta(32, 128), meta(32, 128))
     sizes = born(follower, lambda: cell(x, state))
@@ -104,29 +107,29 @@ def test_a_fused_lstm_cell_keeps_its_gates(follower: StorageFollower) -> None:
     assert sizes[-3:] == [gates, hidden, hidden]
 
 
-def test_a_fused_gru_cell_keeps_five_values_per_unit(follower: StorageFollower) -> None:
+def test_a_fused_gru_cell_keeps_five_values_per_unit(follower: Follower) -> None:
     cell = nn.GRUCell(16, 128, device="meta")
     sizes = born(follower, lambda: cell(meta(32, 16), meta(32, 128)))
     assert sizes[-2:] == [5 * 32 * 128 * F32, 32 * 128 * F32]
 
 
-def test_recurrent_layers_are_one_call_and_their_reserve_is_counted_beside(follower: StorageFollower) -> None:
+def test_recurrent_layers_are_one_call_and_their_reserve_is_counted_beside(follower: Follower) -> None:
     layer = nn.LSTM(20, 256, 2, batch_first=True, device="meta")
     output, _ = layer(meta(8, 50, 20))
     assert output.shape == (8, 50, 256)
-    assert follower.rnn_values == 8 * 50 * 2 * 256 * F32
+    assert follower.libraries.rnn_values == 8 * 50 * 2 * 256 * F32
     output.sum().backward()
     grads = {weight.grad.untyped_storage()._cdata for weight in layer.parameters() if weight.grad is not None}
     assert len(grads) == 1  # views of one block
 
 
-def test_a_sum_of_booleans_counts_on_a_copy_in_int64(follower: StorageFollower) -> None:
+def test_a_sum_of_booleans_counts_on_a_copy_in_int64(follower: Follower) -> None:
     mask = meta(64, 100, dtype=torch.bool)
     sizes = born(follower, lambda: mask.sum(1))
     assert sizes == [64 * 8, 64 * 100 * 8]
 
 
-def test_many_indices_of_an_embedding_are_sorted_in_its_backward_pass(follower: StorageFollower) -> None:
+def test_many_indices_of_an_embedding_are_sorted_in_its_backward_pass(follower: Follower) -> None:
     table = nn.Embedding(512, 16, device="meta")
     for number, sorted_ in ((3072, 0), (3073, 5)):
         out = table(torch.empty(number, dtype=torch.int64, device="meta"))
@@ -139,7 +142,7 @@ def test_many_indices_of_an_embedding_are_sorted_in_its_backward_pass(follower: 
 # -- mixed precision -------------------------------------------------------------------------------------------------
 
 
-def test_autocast_casts_weights_once_per_block_and_inputs_at_every_use(follower: StorageFollower) -> None:
+def test_autocast_casts_weights_once_per_block_and_inputs_at_every_use(follower: Follower) -> None:
     layer, x = nn.Linear(32, 64, device="meta"), meta(8, 32)
 
     def twice() -> Tensor:
@@ -157,7 +160,7 @@ def test_autocast_casts_weights_once_per_block_and_inputs_at_every_use(follower:
 @pytest.mark.parametrize("device", ["cuda", "meta"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_autocast_runs_some_in_half_precision_and_others_in_float32(
-    follower: StorageFollower, device: str, dtype: torch.dtype
+    follower: Follower, device: str, dtype: torch.dtype
 ) -> None:
     x = meta(8, 32, grad=True)
     with torch.autocast(device, dtype=dtype):
@@ -172,7 +175,7 @@ def test_autocast_runs_some_in_half_precision_and_others_in_float32(
     assert (x @ x.t()).dtype == torch.float32
 
 
-def test_attention_under_autocast_is_flash_attention(follower: StorageFollower) -> None:
+def test_attention_under_autocast_is_flash_attention(follower: Follower) -> None:
     attention = nn.MultiheadAttention(64, 4, batch_first=True, device="meta")
     x = meta(2, 16, 64, grad=True)
     with torch.autocast("cuda", dtype=torch.bfloat16):
@@ -182,7 +185,7 @@ def test_attention_under_autocast_is_flash_attention(follower: StorageFollower) 
     assert x.grad is not None and x.grad.dtype == torch.float32
 
 
-def test_a_scaled_loss_makes_a_step(follower: StorageFollower) -> None:
+def test_a_scaled_loss_makes_a_step(follower: Follower) -> None:
     layer = nn.Linear(32, 64, device="meta")
     optimizer, scaler = torch.optim.Adam(layer.parameters()), torch.amp.GradScaler("cuda")
     with torch.autocast("cuda", dtype=torch.float16):
@@ -204,6 +207,30 @@ def test_afterwards_operators_are_as_before() -> None:
     assert type(out.grad_fn).__name__ == "MulBackward0"
 
 
-def test_a_strangers_question_for_a_value_is_refused_under_autocast_too(follower: StorageFollower) -> None:
+def test_a_strangers_question_for_a_value_is_refused_under_autocast_too(follower: Follower) -> None:
     with torch.autocast("cuda", dtype=torch.bfloat16), pytest.raises(ValueRefused):
         bool(meta(4, 4).sum() > 0)
+
+
+def test_an_index_on_the_host_is_copied_to_the_card(follower: Follower) -> None:
+    x = meta(8, 4)
+    assert born(follower, lambda: x[torch.tensor([1, 2])]) == [2 * 8, 2 * 4 * F32]
+
+
+def test_a_program_gives_cublas_32_mib_on_hopper_too() -> None:
+    follower = Follower({"card": {"capability": "9.0"}}, Requests())
+    follower.cards[0].used = True
+    with follower.entered():
+        torch.addmm(meta(4), meta(4, 4), meta(4, 4))
+    assert ("alloc", 4, 32 << 20) in follower.journal.events
+
+
+def test_operators_of_networks_that_are_still_built_ask_for_nothing() -> None:
+    follower = Follower.of_run(Card(), RunReads("refuse", ()))
+    with follower.entered():
+        weight = torch.zeros(64, 64, device="meta")
+        assert (weight @ weight).sum().shape == () and follower.journal.events == []
+        follower.recording = True
+        follower.adopt(weight, "weights")  # the copy to the card
+    assert follower.journal.events == [("alloc", 0, 64 * 64 * F32)]
+    assert follower.journal.labels == {0: "weights"}

@@ -89,8 +89,8 @@ _STATS = (
 class Card:
     """The allocator of one process on one card, with the figures `torch.cuda` shows."""
 
-    def __init__(self, index: int, plan: CardPlan) -> None:
-        self.index, self.plan = index, plan
+    def __init__(self, index: int, plan: CardPlan, shape: Shape | None = None) -> None:
+        self.index, self.plan, self.shape = index, plan, shape or plan.shape
         self.device = torch.device("cuda", index)
         self.allocator = CachingAllocator(_settings(os.environ))
         self.fraction = 1.0

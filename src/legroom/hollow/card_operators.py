@@ -11,7 +11,7 @@ Mirrors aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, transformers/atten
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -277,21 +277,16 @@ class _CastBlock(torch.autograd.Function):
         return None, *reversed(found)
 
 
-def join_weights(module: torch.nn.RNNBase, made: Callable[[Tensor], None]) -> None:
-    """Make the weights of recurrent layers views of one tensor, as `flatten_parameters` does on a card.
-
-    Args:
-        made: is told of that tensor, before the others go.
-    """
+def join_weights(module: torch.nn.RNNBase) -> Tensor | None:
+    """Return the tensor that recurrent layers' weights are views of from now on, as `flatten_parameters` makes it."""
     weights = [weight for weight in module._flat_weights if weight is not None]
     if weights[0].dtype not in (torch.float16, torch.float32, torch.float64):
-        return  # what torch.backends.cudnn.is_acceptable refuses is copied at every call
-    block = weights[0].new_empty(sum(weight.numel() for weight in weights))
-    made(block)
-    place = 0
-    for weight in weights:
-        weight.data = block[place : place + weight.numel()].view(weight.shape)
-        place += weight.numel()
+        return None  # what torch.backends.cudnn.is_acceptable refuses is copied at every call
+    with torch.no_grad():
+        block: Tensor = _aten._cudnn_rnn_flatten_weight(
+            weights, 1, 0, 0, 0, 0, 0, False, False
+        )  # what the engine reads
+    return block
 
 
 def attention_backend(

@@ -15,13 +15,13 @@ from typing import Any
 import torch
 
 from .card import Card, CardPlan, OutOfMemory
-from .fake_tensors import StorageFollower, Workspaces, storage_key
-from .journal import Journal
+from .fake_tensors import storage_key
+from .records import BACKWARD
 from .sites import Sites
 
 graph_task = torch._C._current_graph_task_id
 
-OTHER, BACKWARD, STEP = 0, 1, 2
+OTHER, STEP = 0, 2
 _SCRATCH = 1
 
 
@@ -36,6 +36,11 @@ class Record:
         self.block: Any = None
         self.shadow: Any = None
         self.ref: Any = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is still on the host, and will be requested when it is moved or used."""
+        return self.number < 0 < self.nbytes
 
 
 def _visible(cards: int) -> int:
@@ -61,18 +66,26 @@ class Here(threading.local):
     stepping = 0  # optimizer steps that are running
 
 
-class CardStorages(StorageFollower):
-    """The cards of this process, and which storages are on them."""
+class CardStorages:
+    """The cards of this process, and which storages are on them.
 
-    def __init__(self, plan: dict[str, Any], journal: Journal) -> None:
+    Args:
+        journal: is told of every request and release.
+        cards: where they are not those of the plan.
+        scratch: whether operators take any; a CPU's are not modelled.
+    """
+
+    def __init__(
+        self, plan: dict[str, Any], journal: Any, *, cards: list[Card] | None = None, scratch: bool = True
+    ) -> None:
         read = CardPlan.read(plan)
-        super().__init__(Workspaces(card=read.shape), ())
-        self.journal = journal
-        self.cards = [Card(index, read) for index in range(_visible(int(plan.get("cards", 1))))]
+        self.journal, self.scratch = journal, scratch
+        self.cards = cards or [Card(index, read) for index in range(_visible(int(plan.get("cards", 1))))]
+        self.recording = True  # otherwise storages are still on the host, and wait for being moved or used
         self.sites = Sites(journal.site)
         self.records: dict[int, Record] = {}
-        self.live = self.records  # type: ignore[assignment]  # what the base class asks for storages
         self.here = Here()
+        self._next = 0
         self.died = 0  # bytes of storages that have died
         self.capturing: Any = None  # the private pool of the graph that is captured
         self._dead: collections.deque[int] = collections.deque()
@@ -90,17 +103,21 @@ class CardStorages(StorageFollower):
             self.free(number)
 
     def free(self, number: int) -> None:
+        if number < 0:
+            return
         with self._lock:
             card, block, nbytes = self._blocks.pop(number)
             card.give(block, nbytes)
             self.journal.free(number, card.figures, card.index)
 
     def alloc(self, nbytes: int, label: str = "", card: Card | None = None, flags: int = _SCRATCH) -> int:
-        """Request bytes from a card and return the number of the block.
+        """Request bytes from a card and return the number of the block; -1 where nothing is requested.
 
         Raises:
             OutOfMemory: they do not fit.
         """
+        if not self.recording or (flags == _SCRATCH and not self.scratch):
+            return -1
         card = card or self.here.card
         with self._lock:
             self.give_back()
@@ -122,7 +139,7 @@ class CardStorages(StorageFollower):
             phase = BACKWARD if graph_task() != -1 else STEP if self.here.stepping else OTHER
             self.journal.alloc(
                 number, nbytes, block.size, card.figures, site=self.sites.here(), device=card.index, phase=phase,
-                flags=flags,
+                flags=flags, label=label,
             )  # fmt: skip
         return number
 
@@ -133,9 +150,24 @@ class CardStorages(StorageFollower):
         found = streams.get(card.index)
         return 0 if found is None else int(found.stream_id)
 
+    def adopt(self, tensor: torch.Tensor, label: str = "") -> None:
+        """Count a tensor's storage as on the card from now on, unless it already is."""
+        storage = tensor.untyped_storage()
+        record = self.records.get(storage._cdata)
+        if record is None or record.waits:
+            self.born(storage, label)
+
+    def relabel(self, tensor: torch.Tensor, label: str) -> None:
+        """Say what a storage on a card turned out to be."""
+        record = self.record_of(tensor)
+        if record is not None and record.number >= 0:
+            self.journal.labels[record.number] = label
+
     def born(self, storage: torch.UntypedStorage, label: str, nbytes: int = 0) -> None:
         nbytes = nbytes or storage.nbytes()
-        record = Record(self.here.card, nbytes, self.here.origin)
+        record, before = Record(self.here.card, nbytes, self.here.origin), self.records.get(storage._cdata)
+        if before is not None:
+            record.shadow = before.shadow
         if nbytes:
             record.number = self.alloc(nbytes, label, flags=0)
         self.enroll(storage, record)
@@ -183,6 +215,10 @@ class CardStorages(StorageFollower):
 
     def record_of(self, tensor: torch.Tensor) -> Record | None:
         return self.records.get(storage_key(tensor))
+
+    def is_on_card(self, tensor: torch.Tensor) -> bool:
+        record = self.record_of(tensor)
+        return record is not None and not record.waits
 
     def has_values(self, tensor: torch.Tensor) -> bool:
         record = self.record_of(tensor)

@@ -7,12 +7,15 @@ simulated cards. Everything in C++ that is not answered raises one line that nam
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
+import sys
+import types
 from typing import Any, Callable
 
 import torch
 
-from . import card_files, generators, graphs, memory_history, nvml, processes, streams
+from . import card_files, generators, graphs, processes, streams
 from .dispatching import Follower
 from .host_memory import default_device
 
@@ -26,7 +29,7 @@ class NotSimulated(RuntimeError):
 
 def install(follower: Follower) -> None:
     """Answer for the card from now on."""
-    parts = (_answers, streams.install, graphs.install, memory_history.install)
+    parts = (_answers, streams.install, graphs.install, _memory_history)
     table = {name: answer for part in parts for name, answer in part(follower).items()}
     for name in dir(C):
         if name.startswith(("_cuda_", "_accelerator_")) and name not in table:
@@ -42,7 +45,7 @@ def install(follower: Follower) -> None:
     C.__getattr__ = missing  # a CPU build has no names to refuse
     generators.install(follower)
     card_files.install(follower)
-    nvml.install(follower)
+    _nvml(follower)
     processes.install(follower)
     _typed_tensors(follower)
     _settings_not_modelled(follower)
@@ -247,3 +250,92 @@ def _answers(follower: Follower) -> dict[str, Callable[..., Any]]:
         "_gather": _gathered,
     }
     return answers
+
+
+_NO_HISTORY = (
+    "torch.cuda.memory: history and snapshots are empty in a rehearsal, and not written (the timeline: --html FILE)"
+)
+
+
+def _memory_history(follower: Follower) -> dict[str, Any]:
+    """Accept the calls of `torch.cuda.memory` that record memory, and say once that nothing is.
+
+    People who look for memory have them in their programs; they change nothing on the card. A snapshot has no segments
+    here, and is not written to a file: an earlier one, of a real run, may be there.
+    """
+    said: list[bool] = []
+
+    def say_once() -> None:
+        if not said:
+            said.append(True)
+            follower.journal.json("note", text=_NO_HISTORY)
+
+    def record(*_: Any, **__: Any) -> None:
+        say_once()
+
+    def snapshot(*_: Any, **__: Any) -> dict[str, Any]:
+        say_once()
+        traces: list[Any] = [[] for _ in follower.cards]
+        return {"segments": [], "device_traces": traces, "allocator_settings": {}, "external_annotations": []}
+
+    memory: Any = torch.cuda.memory
+    memory._dump_snapshot = record
+    return {
+        "_cuda_record_memory_history": record,
+        "_cuda_record_memory_history_legacy": record,
+        "_cuda_memorySnapshot": snapshot,
+        "_cuda_isHistoryEnabled": lambda: False,
+    }
+
+
+class NVMLError(Exception):
+    """What `pynvml` raises."""
+
+
+class _Memory:
+    def __init__(self, total: int, free: int) -> None:
+        self.total, self.free, self.used = total, free, total - free
+
+
+class _Rates:
+    gpu = memory = 0
+
+
+def _nvml(follower: Follower) -> None:
+    """Replace NVML's Python module, `pynvml`, if it is there to be imported."""
+    if importlib.util.find_spec("pynvml") is None:
+        return
+    module: Any = types.ModuleType("pynvml")
+
+    def memory(handle: int, version: Any = None) -> _Memory:
+        card = follower.figures(handle)
+        return _Memory(card.plan.nbytes, card.free_bytes)
+
+    def device(index: int) -> int:
+        if not 0 <= index < len(follower.cards):
+            raise NVMLError("Invalid Argument")
+        return index
+
+    def nothing(*_: Any) -> None:
+        return None
+
+    def unknown(name: str) -> Any:
+        if name.startswith("NVML_"):
+            return 0
+        raise AttributeError(f"pynvml.{name} is not simulated in a rehearsal")
+
+    module.NVMLError = module.NVMLError_DriverNotLoaded = module.NVMLError_NotSupported = NVMLError
+    module.nvmlInit = module.nvmlInitWithFlags = module.nvmlShutdown = nothing
+    module.nvmlDeviceGetCount = lambda: len(follower.cards)
+    module.nvmlDeviceGetHandleByIndex = device
+    module.nvmlDeviceGetMemoryInfo = memory
+    module.nvmlDeviceGetName = lambda handle: follower.cards[handle].plan.name
+    module.nvmlDeviceGetIndex = lambda handle: handle
+    module.nvmlDeviceGetUtilizationRates = lambda handle: _Rates()
+    module.nvmlDeviceGetTemperature = lambda handle, sensor: 40
+    module.nvmlDeviceGetPowerUsage = lambda handle: 50_000
+    module.nvmlDeviceGetComputeRunningProcesses = lambda handle: []
+    module.nvmlDeviceGetUUID = lambda handle: f"GPU-00000000-0000-0000-0000-{handle:012d}"
+    module.nvmlSystemGetDriverVersion = lambda: "580.00"
+    module.__getattr__ = unknown
+    sys.modules["pynvml"] = module

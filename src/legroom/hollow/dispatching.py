@@ -1,22 +1,25 @@
 """Runs every operator on cards that are not there: shapes on the meta device, bytes in the simulated allocator.
 
-Card tensors are meta tensors. Each operator of the program passes through a dispatch mode, one per thread; it is run
-on shapes, the storages that are born are requested from the card's allocator (`card_storages.py`), small ones keep
-their values (`shadows.py`), and what the host reads is answered (`value_operators.py`).
+Card tensors are meta tensors. Each operator of a program, or of the networks of a run (`of_run`), passes through a
+dispatch mode, one per thread; it is run on shapes, the storages that are born are requested from the card's allocator
+(`card_storages.py`), small ones keep their values (`shadows.py`), and what the host reads is answered
+(`value_operators.py`).
 """
 
 from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .card import Card, OutOfMemory
+from .card import Card, CardPlan, OutOfMemory
 from .card_storages import CardStorages, Record, graph_task
 from .conv_scratch import CONVOLUTIONS, laid_out
+from .cuda_reduce import Card as Shape
 from .doubts import doubt_of
 from .fake_tensors import (
     _ASK as ASK,
@@ -29,11 +32,11 @@ from .fake_tensors import (
     _tensors,
     is_meta,
 )
-from .journal import Journal
 from .library_memory import NAMES, LibraryMemory
 from .op_scratch import Call
 from .operator_arguments import META, NUMBERS_MATTER, concerned, constants, describe, hollowed, zeros
-from .reads import Assumptions, reader
+from .reads import Assumptions, RunReads
+from .records import Requests
 from .scratch_table import MATMULS, PROGRAMS, SHAPES
 from .shadows import NONE, Facts, Shadows
 from .sparse_tensors import SparseTensors
@@ -41,15 +44,20 @@ from .value_operators import ValueOperators
 
 _aten = torch.ops.aten
 _tracing: Any = torch._C._get_tracing_state
+_COMPUTED_BYTES = 256 << 20  # of the largest tensor of a run whose values are computed
 
 
 class Follower(CardStorages):
-    """The cards of this process, and what its operators do to them."""
+    """The cards of this process, and what its operators do to them.
 
-    def __init__(self, plan: dict[str, Any], journal: Journal) -> None:
-        super().__init__(plan, journal)
+    Args:
+        reads: answers whoever reads a value that is not known, and notes it.
+    """
+
+    def __init__(self, plan: dict[str, Any], journal: Any, reads: Any = None, **options: Any) -> None:
+        super().__init__(plan, journal, **options)
         self.libraries = LibraryMemory(journal, int(plan.get("limit_error") or 0))
-        self.assumptions = Assumptions(journal.json)
+        self.reads: Any = reads or Assumptions(journal.json)
         small = 1 << 62 if plan.get("values") == "real" else plan.get("small")
         self.shadows = Shadows(self.records, 1 << 18 if small is None else int(small))
         self.following = True
@@ -58,6 +66,9 @@ class Follower(CardStorages):
         self.left_out = False  # whether batches were left out
         self.kernels: dict[Any, Any] = {}  # operator -> what a card does instead
         self.casts: dict[Any, Any] = {}  # operator -> what autocast does to its arguments
+        self._facts: dict[Any, Facts] = {}
+        self._recipes: dict[Any, Any] = {}
+        self._warm: set[str] = set()
         self._steps: dict[Any, list[Any]] = {}
         self._unmodelled: set[Any] = set()
         self._doubts: dict[str, int] = {}
@@ -65,8 +76,34 @@ class Follower(CardStorages):
         self._sparse = SparseTensors(self, _Entered)
         self._special = ValueOperators(self, _Entered, self._sparse).table
 
+    @classmethod
+    def of_run(cls, shape: Shape | None, reads: RunReads) -> Follower:
+        """Return what follows the networks of a run, whose requests are kept in memory (`journal`).
+
+        Nothing is requested before `recording` is set: networks are built on the host.
+
+        Args:
+            shape: the card; None for a CPU, whose operators' scratch is not modelled.
+        """
+        small = _COMPUTED_BYTES if reads.values == "real" else -1
+        card = Card(0, CardPlan(), shape)
+        card.used = True  # every tensor on the meta device is on it
+        made = cls({"small": small}, Requests(), reads, cards=[card], scratch=shape is not None)
+        made.shadows.generator = torch.Generator().manual_seed(0)
+        made.here.card, made.recording = card, False
+        return made
+
+    def entered(self) -> _Entered:
+        """Return a block in which the operators of the running thread are followed."""
+        return _Entered(self)
+
     def assume(self, what: str, *, sets_size: bool = False) -> None:
-        self.assumptions.add(self.sites.where(), what, sets_size, reader())
+        """Note that something is answered without being known.
+
+        Raises:
+            ValueRefused: it may not be.
+        """
+        self.reads.add(what, self.sites.where, sets_size)
 
     def dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run one operator of the program."""
@@ -126,7 +163,7 @@ class Follower(CardStorages):
 
     def _inferred(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Do what PyTorch does above the dispatcher elsewhere: in inference mode operators come here undivided."""
-        facts = getattr(func, "_legroom", None) or self.facts_of(func)
+        facts = self._facts.get(func) or self.facts_of(func)
         kernel, cast = self.kernels.get(func), None
         if self.here.autocast and not self.here.cast:
             cast = self.casts.get(func)
@@ -146,7 +183,7 @@ class Follower(CardStorages):
                 self.here.cast = False
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
-        facts = getattr(func, "_legroom", None) or self.facts_of(func)
+        facts = self._facts.get(func) or self.facts_of(func)
         card = None
         if kwargs:
             kwargs, card = self._placed(kwargs, kwargs.get("device"))
@@ -213,11 +250,13 @@ class Follower(CardStorages):
 
     def operator(self, func: Any, args: Any, kwargs: Any, facts: Facts) -> Any:
         backward = graph_task() != -1
+        if backward:
+            self.libraries.passed()
         if backward and facts.may_keep:
             kept = _kept_in_place(func, args)
             if kept is not None:
                 if facts.program is not None:  # scratch beside what is written into
-                    self._run_steps(list(facts.program(Call(args, kwargs, kept, self.here.card.plan.shape))), kept)
+                    self.run_steps(list(facts.program(Call(args, kwargs, kept, self.here.card.shape))), kept)
                 self._accumulate(func, args, kwargs)
                 return kept
         if facts.view:
@@ -227,14 +266,14 @@ class Follower(CardStorages):
             not kwargs or (describe(kwargs, key, True) and describe(kwargs.values(), key, facts.numbers_matter))
         )
         key = tuple(key) if plain else None
-        out = self._shapes(func, args, kwargs, key)
+        out = self._shapes(func, args, kwargs, facts, key)
         if facts.program is not None:
             steps = self._steps.get(key) if plain else None
             if steps is None:
-                steps = list(facts.program(Call(args, kwargs, out, self.here.card.plan.shape)))
+                steps = list(facts.program(Call(args, kwargs, out, self.here.card.shape)))
                 if plain:
                     self._steps[key] = steps
-            self._run_steps(steps, out)
+            self.run_steps(steps, out)
         elif not facts.written_names:
             self.births(out)
         if facts.written_names:
@@ -255,38 +294,40 @@ class Follower(CardStorages):
 
     def tell_doubt(self, what: str, nbytes: int, file: str, line: int) -> None:
         """Tell by how many bytes an operator's scratch may differ from what was requested; more than before only."""
-        if nbytes > self._doubts.get(what, 0):
+        if self.recording and nbytes > self._doubts.get(what, 0):
             self._doubts[what] = nbytes
             self.journal.json("doubt", what=what, nbytes=nbytes, file=file, line=line)
 
     def facts_of(self, func: Any) -> Facts:
-        facts = Facts(func)
+        """Return what is known about an operator."""
+        if func in self._facts:
+            return self._facts[func]
+        facts = self._facts[func] = Facts(func)
         facts.special = self._special.get(func)
         if facts.name == "set_":
             facts.special = self._set
-        facts.program = PROGRAMS.get(func)
-        facts.matmul = func in MATMULS
+        facts.program = PROGRAMS.get(func) if self.scratch else None
+        facts.matmul = self.scratch and func in MATMULS
         facts.may_keep = func is _aten.add.Tensor or func in _OUT_OF_PLACE
         facts.numbers_matter = func in NUMBERS_MATTER
         facts.ask = SHAPES.get(func, func)
-        facts.doubt = doubt_of(func)
+        facts.doubt = doubt_of(func) if self.scratch else None
         has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
         # silu_backward and its like have both, and a kernel of its own is what a device takes
         facts.composite = has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "Meta")
-        func._legroom = facts
         return facts
 
-    def _shapes(self, func: Any, args: Any, kwargs: Any, key: Any = None) -> Any:
+    def _shapes(self, func: Any, args: Any, kwargs: Any, facts: Facts, key: Any) -> Any:
         """Run the operator on shapes; what it returned last time for the same shapes is made anew without asking."""
         recipe = ASK if key is None else self._recipes.get(key, NONE)
         if recipe is not ASK and recipe is not NONE:
             return _follow(recipe, args)
         try:
-            out = func._legroom.ask(*args, **kwargs)
+            out = facts.ask(*args, **kwargs)
         except NotImplementedError:
-            return self._on_host(func, args, kwargs)
+            return self._on_host(func, args, kwargs, facts)
         if func in CONVOLUTIONS:
-            out = laid_out(func, args, out, self.here.card.plan.shape)
+            out = laid_out(func, args, out, self.here.card.shape)
         if recipe is NONE:
             # unsqueeze_ and its like change the shape of what they are given
             changed = (
@@ -295,7 +336,7 @@ class Follower(CardStorages):
             self._recipes[key] = ASK if changed else _recipe(args, kwargs, out)
         return out
 
-    def _on_host(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def _on_host(self, func: Any, args: Any, kwargs: Any, facts: Facts) -> Any:
         """Run an operator that knows no shapes on the CPU, with zeros where there are no values.
 
         Raises:
@@ -303,7 +344,7 @@ class Follower(CardStorages):
         """
         given = self.shadows._twins(args)
         if given is NONE:
-            self.assume(f"{func._legroom.name} of values that are not known", sets_size=True)
+            self.assume(f"{facts.name} of values that are not known", sets_size=True)
         given, named = zeros(given if given is not NONE else args), zeros(kwargs)
         if "device" in named:
             named["device"] = torch.device("cpu")
@@ -311,7 +352,7 @@ class Follower(CardStorages):
             self._unmodelled.add(func)
             file, line = self.sites.where()
             self.journal.json("unmodelled", what=str(func), file=file, line=line)
-        return hollowed(self.shadows._compute(func, func._legroom, given, named))
+        return hollowed(self.shadows._compute(func, facts, given, named))
 
     def _resized(self, facts: Facts, args: Any, kwargs: Any) -> None:
         """Request anew what an operator made larger (`resize_`, results given as `out=`, whatever it is called)."""
@@ -334,14 +375,12 @@ class Follower(CardStorages):
     def births(self, out: Any) -> None:
         if isinstance(out, torch.Tensor):
             if is_meta(out):
-                storage = out.untyped_storage()
-                if storage._cdata not in self.records:
-                    self.born(storage, "")
+                self.adopt(out)
         elif isinstance(out, (list, tuple)):
             for each in out:
                 self.births(each)
 
-    def _run_steps(self, steps: list[Any], out: Any) -> None:
+    def run_steps(self, steps: Iterable[Any], out: Any) -> None:
         """Request and free what an operator takes inside, its results among that."""
         held: dict[str, int] = {}
         try:
@@ -375,17 +414,21 @@ class Follower(CardStorages):
 
     def _take_once(self, name: str, nbytes: int, first: int = 0) -> None:
         name = f"{name} {self.here.card.index} {self._stream(self.here.card)}"
-        if name not in self._warm:
+        if self.recording and name not in self._warm:
             self._warm.add(name)
             if first:
                 self.free(self.alloc(first))
-            self.alloc(nbytes, flags=0)
+            self.alloc(nbytes, "workspace", flags=0)
 
     def _benchmark(self, convolution: str) -> None:
         """Give back the cache, as PyTorch does after it tried the kernels for a convolution it has not met before."""
         if torch.backends.cudnn.benchmark and (self.here.card.index, convolution) not in self._tried:
             self._tried.add((self.here.card.index, convolution))
             self.empty_cache(self.here.card)
+
+    def _warm_up(self, thread: str) -> None:
+        # The autograd engine runs CUDA's backward in a thread of its own, with its own cuBLAS handle and workspace.
+        self._take_once(thread, self.here.card.shape.cublas)
 
     def _thread(self) -> str:
         return "backward" if graph_task() != -1 else str(threading.get_ident())

@@ -19,13 +19,14 @@ _aten = torch.ops.aten
 _OWN = {"aten", "prims", "prim", "profiler"}
 KNOWN = frozenset((Path(__file__).parent / "known_operators.txt").read_text().split())
 
+BFLOAT16 = "convolutions in bfloat16"
 Doubt = Any  # what it is called, and a function of (args, kwargs, out) that gives the bytes
 
 
 def doubt_of(func: Any) -> Doubt:
     """Return what is uncertain about an operator, None where nothing is."""
     if func in (_aten.convolution.default, _aten.convolution_backward.default):
-        return "convolutions in bfloat16", _other_kernel
+        return BFLOAT16, _other_kernel
     if func.namespace in _OWN and (_was_compared(func) or _takes_nothing(func)):
         return None
     return f"{func.namespace}.{func.overloadpacket.__name__}", _all_bytes
@@ -53,19 +54,9 @@ def _takes_nothing(func: Any) -> bool:
 
 
 _FILLING = {
-    "_amp_update_scale_",
-    "_foreach_copy_",
-    "unsafe_split",
-    "fill_",
-    "zero_",
-    "_foreach_zero_",
-    "resize_",
-    "detach_",
-    "empty_strided",
-    "new_full",
-    "new_ones",
-    "full_like",
-}
+    "_amp_update_scale_", "_foreach_copy_", "unsafe_split", "fill_", "zero_", "_foreach_zero_", "resize_",
+    "detach_", "empty_strided", "new_full", "new_ones", "full_like",
+}  # fmt: skip
 
 
 def _other_kernel(args: Any, kwargs: Any, out: Any) -> int:

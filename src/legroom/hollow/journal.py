@@ -41,9 +41,9 @@ class Journal:
 
     def alloc(
         self, number: int, requested: int, rounded: int, figures: tuple[int, int], *, site: int, device: int = 0,
-        phase: int = 0, flags: int = 0,
+        phase: int = 0, flags: int = 0, label: str = "",
     ) -> None:  # fmt: skip
-        """Write a request that was served; `figures` are allocated and reserved bytes after it."""
+        """Write a request that was served; `figures` are allocated and reserved bytes after it, `label` is left out."""
         allocated, reserved = figures
         with self._lock:
             at = self._room(_ALLOC.size)

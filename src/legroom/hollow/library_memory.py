@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from .recurrent_scratch import rnn_values
+
 _GATES = {2: 5, 3: 4}  # LSTM keeps its gates and cells, GRU its gates and a product; by cudnnRNNMode_t
 RESERVE = "rnn reserve"
 NAMES = frozenset({"convolution", "cudnn_convolution", "_cudnn_rnn"})
@@ -19,6 +21,9 @@ NAMES = frozenset({"convolution", "cudnn_convolution", "_cudnn_rnn"})
 
 class LibraryMemory:
     """Tells the journal whenever larger operands than before come.
+
+    `convolution` and its axes are the bytes of the largest one's operands; `rnn_values` those of one value per time
+    step, sample and unit of the recurrent layers that one backward pass goes through.
 
     Args:
         error: of what the card's limit leaves beside the allocator already, in bytes.
@@ -28,6 +33,7 @@ class LibraryMemory:
         self._journal = journal
         self._largest: dict[str, int] = {}
         self._error = error
+        self.convolution = self.convolution_axes = self.rnn_values = self._pass_values = 0
 
     @property
     def beside(self) -> int:
@@ -38,12 +44,18 @@ class LibraryMemory:
     def see(self, name: str, args: Any, out: Any) -> None:
         """Take in one call of an operator in NAMES."""
         if name == "_cudnn_rnn":
-            training = bool(args[12])
-            nbytes = _nbytes(out[0]) * int(args[9]) * _GATES.get(int(args[6]), 2) if training else 0
-            self._tell(RESERVE, nbytes, 0)
+            values = rnn_values(args)
+            self._pass_values += values
+            self.rnn_values = max(self.rnn_values, self._pass_values)
+            self._tell(RESERVE, values * _GATES.get(int(args[6]), 2), 0)
         else:
-            operands = [args[0], args[1], out]
-            self._tell("cudnn workspace", sum(map(_nbytes, operands)), args[0].dim() - 2)
+            size, axes = sum(map(_nbytes, (args[0], args[1], out))), args[0].dim() - 2
+            self.convolution, self.convolution_axes = max((self.convolution, self.convolution_axes), (size, axes))
+            self._tell("cudnn workspace", size, axes)
+
+    def passed(self) -> None:
+        """Hear of a backward pass."""
+        self._pass_values = 0
 
     def _tell(self, name: str, nbytes: int, axes: int) -> None:
         if nbytes > self._largest.get(name, 0):

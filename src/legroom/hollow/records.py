@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, List, Literal, Sequence, Tuple, Union
+from typing import Any, Dict, List, Literal, Sequence, Set, Tuple, Union
 
 Values = Literal["refuse", "assume", "real"]
 # ("alloc", id, nbytes) | ("free", id); the words of the allocator truth files
@@ -64,3 +64,44 @@ class ValueRefused(Exception):
     def __init__(self, reason: str, *, way: str) -> None:
         super().__init__(reason)
         self.way = way
+
+
+BACKWARD = 1  # the phase of requests in a backward pass
+
+
+class Requests:
+    """The requests of a run in order, and what each is for: what a program's journal is, kept in memory.
+
+    What is alive when a backward pass begins is kept for it: `activations`. Requests are told apart by what they are
+    for, not by their place in the source.
+    """
+
+    site = None
+
+    def __init__(self) -> None:
+        self.events: List[Event] = []
+        self.labels: Dict[int, str] = {}
+        self.doubts: Dict[str, int] = {}  # operator -> bytes that it may need beyond what is written down
+        self._alive: Set[int] = set()
+        self._phase = 0
+
+    def alloc(
+        self, number: int, requested: int, rounded: int, figures: Tuple[int, int], *, site: int, device: int = 0,
+        phase: int = 0, flags: int = 0, label: str = "",
+    ) -> None:  # fmt: skip
+        if phase == BACKWARD and self._phase != BACKWARD:
+            for block in self._alive:
+                if self.labels[block] == "temporaries":
+                    self.labels[block] = "activations"
+        self._phase = phase
+        self.events.append(("alloc", number, requested))
+        self.labels[number] = label or "temporaries"
+        self._alive.add(number)
+
+    def free(self, number: int, figures: Tuple[int, int], device: int = 0) -> None:
+        self.events.append(("free", number))
+        self._alive.discard(number)
+
+    def json(self, kind: str, **content: Any) -> None:
+        if kind == "doubt":
+            self.doubts[content["what"]] = content["nbytes"]

@@ -2,13 +2,11 @@
 
 The autograd engine takes the node with the highest number first, and numbers are counted per thread. For tensors on a
 card, a backward pass that builds a graph (`create_graph=True`) runs in a thread of the device, which counts from 0; for
-hollow ones it runs in the main thread and goes on with its numbers. Nodes made in such a pass get the numbers here that
-they would have had, so that the next pass through them frees and allocates in the same order.
+tensors without bytes it would run in the thread that asks for it and go on with its numbers. So there is a thread for
+such passes here, too: the next pass through their nodes frees and allocates in the order of a card.
 
 That thread also holds the results of its last pass (`torch.autograd.grad`) until it gets the next one, unless it lets
 go of them before the main thread does. Over many passes it will not, once.
-
-A rehearsed program has a thread for such passes (`in_thread_of_card`), so that numbers are those of a card throughout.
 
 Mirrors torch/csrc/autograd/engine.cpp and ATen/SequenceNumber.cpp of torch 2.14.
 """
@@ -18,55 +16,13 @@ from __future__ import annotations
 import queue
 import sys
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
-from unittest import mock
+from typing import Any, Callable
 
 import torch
 
 
-@contextmanager
-def numbered_as_on_card() -> Iterator[None]:
-    """While it lasts, nodes made in backward passes are numbered as those of a device's thread."""
-    autograd: Any = torch.autograd
-    run_backward, count = autograd._engine_run_backward, autograd._get_sequence_nr
-    made = 0  # nodes of the device's thread so far; the main thread's numbers are so many too high
-    held: list[Any] = []  # results of the last pass
-
-    def numbered(*args: Any, **kwargs: Any) -> Any:
-        nonlocal made
-        while held:
-            held.pop()  # the last one first
-        start = count()
-        results = run_backward(*args, **kwargs)
-        held.extend(results or ())
-        new = count() - start
-        if new:
-            for node in _nodes(results, start, start + new):
-                node._set_sequence_nr(2 * made + node._sequence_nr() - start)
-            made += new
-        return results
-
-    with mock.patch.object(autograd, "_engine_run_backward", numbered):
-        yield
-    held.clear()
-
-
-def _nodes(results: Iterable[Any] | None, first: int, end: int) -> list[Any]:
-    """Return the nodes behind results whose numbers are in a range."""
-    waiting = [each.grad_fn for each in results or () if isinstance(each, torch.Tensor)]
-    seen: set[Any] = set()
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            waiting += [below for below, _ in node.next_functions]
-    return [node for node in seen if first <= node._sequence_nr() < end]
-
-
-def in_thread_of_card(follower: Any) -> None:
-    """Run backward passes that build a graph in a thread of their own, for the rest of the process."""
+def in_thread_of_card(follower: Any) -> Callable[[], None]:
+    """Run backward passes that build a graph in a thread of their own, until what is returned is called."""
     autograd: Any = torch.autograd
     run_backward = autograd._engine_run_backward
     thread = _CardThread(follower)
@@ -83,10 +39,18 @@ def in_thread_of_card(follower: Any) -> None:
         held.extend(results or ())
         return results
 
-    autograd._engine_run_backward = run
-    for module in (sys.modules.get("torch.autograd.graph"), sys.modules.get("torch._tensor")):
-        if getattr(module, "_engine_run_backward", None) is run_backward:
-            module._engine_run_backward = run  # type: ignore[union-attr]
+    named = (autograd, sys.modules.get("torch.autograd.graph"), sys.modules.get("torch._tensor"))
+    modules: list[Any] = [each for each in named if getattr(each, "_engine_run_backward", None) is run_backward]
+    for module in modules:
+        module._engine_run_backward = run
+
+    def undo() -> None:
+        for module in modules:
+            module._engine_run_backward = run_backward
+        held.clear()
+        thread.end()
+
+    return undo
 
 
 class _CardThread:
@@ -126,9 +90,17 @@ class _CardThread:
             raise error
         return results
 
+    def end(self) -> None:
+        """Let the thread end."""
+        self._works.put((None, {}))
+
     def _serve(self) -> None:
+        if not torch._C._len_torch_dispatch_stack():
+            self._follower.entered().__enter__()  # as every thread of a program has it already
         while True:
             work, state = self._works.get()
+            if work is None:
+                return
             for name in _OF_THREAD:
                 self._follower.here.__dict__.pop(name, None)
             self._follower.here.__dict__.update(state)

@@ -52,7 +52,11 @@ class Facts:
 
 
 class Shadows:
-    """Computes and keeps shadows; `records` maps a storage's address to what is known about it."""
+    """Computes and keeps shadows; `records` maps a storage's address to what is known about it.
+
+    Args:
+        small: the largest storage that has one, in bytes; -1: none has.
+    """
 
     def __init__(self, records: dict[int, Any], small: int) -> None:
         self.records, self.small = records, small
@@ -99,6 +103,8 @@ class Shadows:
 
     def follow(self, func: Any, facts: Facts, args: Any, kwargs: Any, out: Any) -> None:
         """Compute what an operator did to values; called after it ran on shapes."""
+        if self.small < 0:
+            return
         written = [args[i] for i in facts.written if i < len(args)]
         written += [kwargs[name] for name in facts.written_names if name in kwargs]
         if facts.view:

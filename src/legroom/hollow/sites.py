@@ -36,9 +36,9 @@ _MODULE_CALL = torch.nn.Module._call_impl.__code__
 
 
 class Sites:
-    """Numbers places; a new one is handed to `announce` (number, frames, module) first."""
+    """Numbers places; a new one is handed to `announce` (number, frames, module) first; without it all are place 0."""
 
-    def __init__(self, announce: Callable[[int, list[list[Any]], str | None], None]) -> None:
+    def __init__(self, announce: Callable[[int, list[list[Any]], str | None], None] | None) -> None:
         self._announce = announce
         self.caller: Any = None  # the frame that a thread of ours works for
         self._kinds: dict[Any, int] = {_MODULE_CALL: _MODULE}
@@ -51,6 +51,8 @@ class Sites:
 
     def here(self) -> int:
         """Return the number of the place that is running."""
+        if self._announce is None:
+            return 0
         found: list[Any] = []
         library: Any = None
         module: Any = None

@@ -13,6 +13,7 @@ from .fake_tensors import _is_dense, is_meta
 from .operator_arguments import META, hollowed, same_order
 from .reads import answer
 from .shadows import NONE, unwritten
+from .sort_scratch import nonzero_steps
 from .sparse_tensors import SparseTensors
 
 _aten = torch.ops.aten
@@ -65,6 +66,7 @@ class ValueOperators:
     def _read_number(self, func: Any, args: Any, kwargs: Any) -> Any:
         twin = self._follower.shadows.twin(args[0])
         if twin is not NONE:
+            self._follower.reads.known("a value")
             return func(twin)
         record = self._follower.record_of(args[0])
         origin = record.origin if record is not None else ""
@@ -77,6 +79,7 @@ class ValueOperators:
         self._pass_through(tensor, dtype, waits, into)
         twin = self._follower.shadows.twin(tensor)
         if twin is not NONE:
+            self._follower.reads.known("values")
             found: torch.Tensor = _aten._to_copy.default(twin, dtype=dtype)
             return found
         self._follower.assume(f"{tuple(tensor.shape)} values read as 0")
@@ -184,11 +187,13 @@ class ValueOperators:
         if not is_meta(targets):
             targets = self._to_copy(_aten._to_copy.default, (targets,), {"device": META})
         args = (*args[: at - 1], targets, *lengths, *args[at + 2 :])
-        facts = getattr(packet.default, "_legroom", None) or self._follower.facts_of(packet.default)
-        return self._follower.operator(packet.default, args, kwargs, facts)
+        return self._follower.operator(packet.default, args, kwargs, self._follower.facts_of(packet.default))
 
     def _unscale(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Say that gradients without values are finite: a step that is skipped would take less than the others."""
+        found = self._follower.record_of(args[1])
+        if found is not None:
+            found.origin = "isinf"  # what a GradScaler reads of it is answered as such a check
         if self._follower.shadows._twins(args) is not NONE:
             return NONE
         self._follower.shadows.drop(args[0])
@@ -225,6 +230,7 @@ class ValueOperators:
         """Return how many entries are selected."""
         twin = self._follower.shadows.twin(mask)
         if twin is not NONE:
+            self._follower.reads.known("a mask")
             return int(torch.count_nonzero(twin))
         self._follower.assume(f"a selection takes all of {tuple(mask.shape)}", sets_size=True)
         return mask.numel()
@@ -238,6 +244,8 @@ class ValueOperators:
 
     def _positions(self, mask: torch.Tensor) -> torch.Tensor:
         count = self._count(mask)
+        if self._follower.scratch:
+            self._follower.run_steps(nonzero_steps(mask.numel(), self._follower.here.card.shape), None)
         found = torch.empty((mask.dim(), count), dtype=torch.int64, device=META).t()
         self._follower.births(found)
         return found
@@ -277,7 +285,7 @@ class ValueOperators:
                 replaced.extend(found.unbind(1))
             else:
                 replaced.append(index)
-        return self._follower.operator(func, (args[0], replaced, *args[2:]), kwargs, func._legroom)
+        return self._follower.operator(func, (args[0], replaced, *args[2:]), kwargs, self._follower.facts_of(func))
 
     @staticmethod
     def _fills(func: Any, args: Any, mask: torch.Tensor) -> bool:

@@ -13,12 +13,16 @@ from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.vec_env import DummyVecEnv
 from torch import nn
 
-from legroom.backends.sb3.activation_checkpointing import Checkpointed, checkpoint_activations
-from legroom.backends.sb3.applied_knobs import with_knobs
-from legroom.backends.sb3.bf16 import autocast, autocast_as_on, networks
+from legroom.backends.sb3.applied_knobs import (
+    Checkpointed,
+    checkpoint_activations,
+    networks,
+    with_knobs,
+)
 from legroom.backends.sb3.making import make_model
 from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.errors import BadInput
+from legroom.hollow.card_autocast import autocast_as_on_card
 from legroom.model.run import EnvSpec, MemorySpec, PolicySpec, Run
 from legroom_workloads.fire.nets import FireNet
 
@@ -142,9 +146,9 @@ def test_a_trace_casts_what_this_torch_casts(name, dtype):
     layer, shape = LAYERS[name]
     layer = layer.train()
     meta = copy.deepcopy(layer).to("meta")
-    with autocast("cpu"):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
         real = layer(torch.zeros(shape, dtype=dtype)).dtype
-    with autocast_as_on("cpu"), autocast("meta"):
+    with autocast_as_on_card({}, "cpu"), torch.autocast("meta", dtype=torch.bfloat16):
         traced = meta(torch.zeros(shape, dtype=dtype, device="meta")).dtype
     assert traced == real
 

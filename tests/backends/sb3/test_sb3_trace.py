@@ -16,7 +16,8 @@ from legroom.device.event_chunks import repeat, shorten  # noqa: E402
 from legroom.environments.gym_spaces import from_gymnasium, to_gymnasium  # noqa: E402
 from legroom.errors import Untraceable  # noqa: E402
 from legroom.hollow.cuda_reduce import Card, card_with, reduce_scratch  # noqa: E402
-from legroom.hollow.fake_tensors import StorageFollower, Workspaces  # noqa: E402
+from legroom.hollow.dispatching import Follower  # noqa: E402
+from legroom.hollow.reads import RunReads  # noqa: E402
 from legroom.hollow.replaying import replay  # noqa: E402
 from legroom.model.footprint import Phase  # noqa: E402
 from legroom.model.machine import Gpu, Machine  # noqa: E402
@@ -170,11 +171,12 @@ def test_tracing_leaves_torch_as_it_was():
 
 def test_gradients_are_added_in_place_as_the_engine_does_without_a_dispatch_mode():
     # x is used twice: the second gradient is added to the first, which nobody else holds
-    with StorageFollower(Workspaces(), ()) as follower:
+    follower = Follower.of_run(Card(), RunReads("refuse", ()))
+    with follower.entered():
         x = torch.empty(1000, device="meta", requires_grad=True)
         follower.recording = True
         (x.exp().sum() + x.sin().sum()).backward()
-    births = sum(event[0] == "alloc" and event[2] == 4000 for event in follower.events)
+    births = sum(event[0] == "alloc" and event[2] == 4000 for event in follower.journal.events)
     assert births == 6  # x (when first used), exp, sin, cos and two products; a sum out of place would be a seventh
 
 

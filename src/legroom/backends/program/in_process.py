@@ -176,7 +176,6 @@ def _installed(folder: Path, plan: RehearsalPlan) -> Iterator[None]:
         finally:
             follower.give_back()
             follower.following = False
-            _forget_facts()
             mode.__exit__(None, None, None)
 
 
@@ -194,17 +193,6 @@ def _redirected(folder: Path) -> Iterator[None]:
         yield
     finally:
         redirection.undo()
-
-
-def _forget_facts() -> None:
-    """Take off operators what this follower noted on them: the next block has another."""
-    import torch
-
-    for space in [vars(torch.ops)[name] for name in torch.ops._dir if name in vars(torch.ops)]:
-        packets = [packet for packet in vars(space).values() if hasattr(packet, "_overload_names")]
-        for overload in (vars(packet).get(name) for packet in packets for name in packet.overloads()):
-            if overload is not None and "_legroom" in vars(overload):
-                del overload._legroom
 
 
 class _Before:

@@ -1,9 +1,12 @@
-"""Lean storage attached to a program that uses Stable-Baselines3, from inside its own interpreter.
+"""Lean storage and light workers attached to a program that uses Stable-Baselines3, from inside its own interpreter.
 
 Each `on_...`, here and in the modules beside it, is called once the module of that name is loaded, and changes no more
 than what a call of one of its classes makes: `RolloutBuffer(...)` makes a lean one, a subclass of it. Attributes of
 models, their archives and what `type`, `isinstance` and `super` say of them stay as they are without legroom. Our own
 modules are imported when something is first made: at the time of these calls the library is only half imported.
+
+`SubprocVecEnv(...)` makes a subclass of it that behaves the same: what environments return is stacked as it is, infos
+are a tuple, closing waits.
 
 Whatever cannot be attached is left as it is, with one line that says why.
 """
@@ -20,9 +23,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
-from legroom.backends.sb3.attaching_notes import program_line, tell_once
 from legroom.backends.sb3.mirrored import MASKABLE, OWN_PINNED, OWN_REPLAY, REPLAY, ROLLOUT, unknown_code
-from legroom.hollow.attaching import record, substitute
+from legroom.hollow.attaching import plan, record, substitute, tell, user_line
 
 _HERE = "legroom.backends.sb3."
 
@@ -248,3 +250,96 @@ def _plain_nbytes(buffer: Any, column: Any) -> int:
 def _record_all() -> None:
     for buffer in list(_stored):
         _record_stored(buffer)
+
+
+# as they stand in paths: the line that counts is one of the program's
+_LIBRARIES = ("/stable_baselines3/", "/sb3_contrib/", "/cleanrl_utils/", "/gymnasium/")
+_told: set[tuple[Any, ...]] = set()
+
+
+def wanted(name: str) -> bool:
+    """Return whether this attachment is in the plan."""
+    return name in plan().get("with", {})
+
+
+def program_line() -> str:
+    """Return the line of the program that is at work."""
+    return user_line(_LIBRARIES)
+
+
+def tell_once(name: str, attached: bool, text: str, where: str = "") -> None:
+    """Say that something was attached, or was not and why; a program may make a thousand models in one line."""
+    if (name, attached, text, where) not in _told:
+        _told.add((name, attached, text, where))
+        tell(name, attached, text, where)
+
+
+CLOSE_WITHIN_S = 3600.0  # SB3 waits for ever; who cannot wait presses Ctrl-C
+
+
+def on_subproc_vec_env(module: Any) -> None:
+    """Worker processes of SubprocVecEnv."""
+    substitute(module.SubprocVecEnv, _LightWorkers(module.SubprocVecEnv))
+
+
+class _LightWorkers:
+    """Makes a vector environment with light workers where `SubprocVecEnv` is asked for."""
+
+    def __init__(self, owner: type) -> None:
+        self._owner = owner
+        self._form: Any = None
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        where = program_line()
+        env_fns, start_method = _worker_arguments(*args, **kwargs)
+        why = "start_method='fork' shares the program's memory with its workers" if start_method == "fork" else ""
+        if not why:
+            try:
+                self._form = self._form or _light_form(self._owner)
+                made = self._form.__new__(self._form)
+                made.begin(env_fns)
+            except Exception as error:
+                why = str(error) or type(error).__name__
+            else:
+                text = f"{made.num_envs} environments in {made.workers_text} in place of SubprocVecEnv's"
+                tell_once("workers", True, text, where)
+                return made
+        tell_once("workers", False, why, where)
+        return None
+
+
+def _worker_arguments(env_fns: Any, start_method: str | None = None) -> tuple[Any, str | None]:
+    return env_fns, start_method
+
+
+def _note_of_worker(text: str) -> None:
+    tell_once("workers", True, text.replace("a worker of LeanVecEnv is", "they are"))
+
+
+def _light_form(owner: Any) -> type:
+    from legroom.backends.sb3.lean_vec_env import LeanVecEnv
+
+    class Light(LeanVecEnv, owner):
+        note = staticmethod(_note_of_worker)
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            """Nothing: `begin` has done it."""
+
+        def begin(self, env_fns: Any) -> None:
+            LeanVecEnv.__init__(self, env_fns, monitor=False, as_returned=True)
+            self._crew.close_within_s = CLOSE_WITHIN_S
+
+        @property
+        def workers_text(self) -> str:
+            return "forked workers" if not self._crew.why_fresh else f"light workers ({self._crew.why_fresh})"
+
+        @property
+        def closed(self) -> bool:
+            return self._crew.closed
+
+        def step_wait(self) -> Any:
+            observations, rewards, dones, infos = super().step_wait()
+            return observations, rewards, dones, tuple(infos)
+
+    Light.__name__ = Light.__qualname__ = owner.__name__
+    return Light

@@ -11,14 +11,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from legroom.backends.sb3.attaching_notes import program_line, tell_once, wanted
+from legroom.backends.sb3.attaching import program_line, tell_once, wanted
 from legroom.backends.sb3.mirrored import unknown_code
 from legroom.hollow.attaching import plan, tell
 
-# what a class that survives keeps on a model (`update_retreat`, `microbatch_ppo`)
-UPDATE_ATTRIBUTES = (
-    "micro_batch", "survives", "on_retreat", "_redoing", "_policy_buffers", "_unwatched", "_minibatches_done",
-)  # fmt: skip
 _KEPT = ("micro_batch", "_minibatches_done", "_policy_buffers")  # from one update to the next
 
 
@@ -93,6 +89,8 @@ class _Update:
     def run(self, model: Any, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._form is None:
             return original(model, *args, **kwargs)
+        from legroom.backends.sb3.microbatch_parts import take_own
+
         given = type(model)
         vars(model).update(self._kept, on_retreat=_retreated)
         model.__class__ = self._form
@@ -100,7 +98,7 @@ class _Update:
             return model.train(*args, **kwargs)
         finally:
             model.__class__ = given
-            kept = {name: vars(model).pop(name) for name in UPDATE_ATTRIBUTES if name in vars(model)}
+            kept = take_own(model)
             self._kept = {name: kept[name] for name in _KEPT if name in kept}
 
 

@@ -6,7 +6,7 @@ from legroom.model.attachment import Attachment
 from legroom.model.plan import Price
 
 _BUFFERS = "legroom.backends.sb3.attaching"
-_WORKERS = "legroom.backends.sb3.attaching_workers"
+_WORKERS = "legroom.backends.sb3.attaching"
 _TRAIN = "legroom.backends.sb3.attaching_updates"
 _PRICES: dict[str, Price] = {knob.key: knob.unprobed_price for knob in SB3_KNOBS}
 _UPDATES = {

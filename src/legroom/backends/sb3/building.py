@@ -28,8 +28,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
 
 import legroom
 from legroom.backends.base import algorithm_of, hyper
-from legroom.backends.sb3.activation_checkpointing import OWN_ARGUMENT, has_own
-from legroom.backends.sb3.applied_knobs import with_knobs
+from legroom.backends.sb3.applied_knobs import OWN_ARGUMENT, has_own, with_knobs
 from legroom.backends.sb3.hollow_buffers import Sizes, StubVecEnv, hollow_recurrent, hollow_replay, hollow_rollout
 from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.backends.sb3.stored import batch_samples, pass_samples

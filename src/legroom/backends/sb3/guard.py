@@ -28,15 +28,12 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from legroom.backends.sb3.microbatch import can_survive, surviving
+from legroom.backends.sb3.microbatch_parts import take_own
 from legroom.device.exact_pieces import MicroBatch, check_sizes
 from legroom.device.redoing import Retreat, is_out_of_memory
 from legroom.errors import BadInput
 
 logger = logging.getLogger("legroom")
-_OURS = (
-    "micro_batch", "survives", "on_retreat", "_redoing", "_policy_buffers", "_unwatched", "_minibatches_done",
-    "update_at",
-)  # fmt: skip
 
 
 class Guard:
@@ -69,11 +66,10 @@ class Guard:
             logger.info("%s cannot be redone in pieces: errors are explained only", type(model).__name__)
             return self
         self._class = type(model)
-        self._before = {name: vars(model)[name] for name in _OURS if name in vars(model)}
         given = self._begin_with if self._begin_with is not None else getattr(model, "micro_batch", None)
-        model.__class__ = surviving(type(model), given)
-        for name in _OURS:
-            vars(model).pop(name, None)
+        form = surviving(type(model), given)
+        self._before = take_own(model)
+        model.__class__ = form
         model._minibatches_done = self._before.get("_minibatches_done", 0)
         model.on_retreat = self._retreated
         return self
@@ -85,8 +81,7 @@ class Guard:
         redoes = self._class is not None
         if self._class is not None:
             self._micro_batch = model.micro_batch
-            for name in _OURS:
-                vars(model).pop(name, None)
+            take_own(model)
             model.__class__ = self._class
             vars(model).update(self._before)
             self._class = None

@@ -6,7 +6,7 @@ only: environments are somebody else's code.
 
 import warnings
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import gymnasium
@@ -15,7 +15,7 @@ from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.noise import ActionNoise, NormalActionNoise, OrnsteinUhlenbeckActionNoise
 from stable_baselines3.common.utils import LinearSchedule
-from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecEnvWrapper
 
 from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.applied_knobs import with_knobs
@@ -29,7 +29,9 @@ from legroom.environments.env_make import make_env
 from legroom.errors import BadInput
 from legroom.machine.stack_signal import answer_stack_signal
 from legroom.model.run import Run
+from legroom.sharing.failures import name_envs
 from legroom.sharing.shared import begin_sharing, keep_shared
+from legroom.training.env_calls import Call, EnvCalls
 
 _NOISES: dict[str, Callable[..., ActionNoise]] = {
     "normal": NormalActionNoise,
@@ -137,3 +139,38 @@ def _noise(run: Run, value: Any, action_space: spaces.Space[Any]) -> ActionNoise
             size = action_space.shape
             return _NOISES[kind](mean=np.zeros(size), sigma=float(sigma) * np.ones(size))
     raise BadInput(f"action_noise {value!r} cannot be created", path=run.source, hint="{normal: 0.1}")
+
+
+_WATCHED: dict[str, Call] = {
+    "step_wait": "step", "reset": "reset", "close": "close", "env_method": "call", "get_attr": "call",
+    "set_attr": "call", "has_attr": "call", "env_is_wrapped": "call",
+}  # fmt: skip
+
+
+def watch_calls(env: VecEnv, calls: EnvCalls) -> dict[int, str]:
+    """Have the calls of these environments noted; returns which environments each worker process has, by its pid.
+
+    The methods of the innermost VecEnv are replaced on the instance: a wrapper around it would be one more layer in the
+    state of a checkpoint, and other classes would do the same once more for each kind of worker.
+    """
+    while isinstance(env, VecEnvWrapper):
+        env = env.venv
+    for name, kind in _WATCHED.items():
+        setattr(env, name, _noted(getattr(env, name), kind, calls))
+    if isinstance(env, LeanVecEnv):
+        return env.envs_by_pid()
+    if isinstance(env, SubprocVecEnv):
+        return {process.pid: name_envs([index]) for index, process in enumerate(env.processes) if process.pid}
+    return {}
+
+
+def _noted(method: Callable[..., Any], kind: Call, calls: EnvCalls) -> Callable[..., Any]:
+    @wraps(method)
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        began = calls.begin(kind)
+        try:
+            return method(*args, **kwargs)
+        finally:
+            calls.end(kind, began)
+
+    return noted

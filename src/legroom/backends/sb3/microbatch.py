@@ -19,9 +19,8 @@ from functools import cache
 from stable_baselines3 import A2C, DQN, PPO
 
 from legroom import DoubleDQN
-from legroom.backends.sb3.microbatch_a2c import MicroBatchedA2C
 from legroom.backends.sb3.microbatch_dqn import MicroBatchedDoubleDQN, MicroBatchedDQN
-from legroom.backends.sb3.microbatch_ppo import MicroBatchedMaskablePPO, MicroBatchedPPO
+from legroom.backends.sb3.microbatch_ppo import MicroBatchedA2C, MicroBatchedMaskablePPO, MicroBatchedPPO
 from legroom.backends.sb3.stored import MICRO_BATCHED
 from legroom.device.exact_pieces import MicroBatch, check_sizes
 from legroom.errors import BadInput

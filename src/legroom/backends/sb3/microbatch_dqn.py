@@ -18,8 +18,7 @@ import numpy as np
 import torch as th
 from torch.nn import functional
 
-from legroom.backends.sb3.microbatch_parts import Parts, is_known, refuse_unknown_buffer, replay_minibatch
-from legroom.backends.sb3.update_retreat import Surviving
+from legroom.backends.sb3.microbatch_parts import Parts, Surviving, is_known, refuse_unknown_buffer, replay_minibatch
 from legroom.device.exact_pieces import check_sizes, refuse_inexact, size_at, splits, watched
 
 

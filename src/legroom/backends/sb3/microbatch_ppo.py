@@ -1,12 +1,12 @@
-"""The update of PPO and MaskablePPO with the gradient of each minibatch computed in pieces.
+"""The update of PPO, MaskablePPO and A2C with the gradient of each minibatch computed in pieces.
 
 Every mean that SB3 takes is over the whole minibatch here, too: advantages are normalised before the first piece, each
 piece's loss is SB3's own formula weighted by the piece's share of the minibatch, gradients add up, and clipping and the
 optimizer's step come once, after the last. What is learned differs from SB3's by the rounding of sums; with pieces as
-large as the minibatch, not at all.
+large as the minibatch, not at all. A2C's one minibatch is the whole rollout.
 
-Mirrors `PPO.train` (stable_baselines3/ppo/ppo.py, 2.9.2) and `MaskablePPO.train` (sb3_contrib/ppo_mask/ppo_mask.py,
-2.9.2); a test pins their source.
+Mirrors `PPO.train` (stable_baselines3/ppo/ppo.py, 2.9.2), `MaskablePPO.train` (sb3_contrib/ppo_mask/ppo_mask.py,
+2.9.2) and `A2C.train` (stable_baselines3/a2c/a2c.py, 2.9.2); a test pins their source.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -21,8 +21,7 @@ from gymnasium import spaces
 from stable_baselines3.common.utils import explained_variance
 from torch.nn import functional
 
-from legroom.backends.sb3.microbatch_parts import Parts, is_known, refuse_unknown_buffer, rollout_minibatches
-from legroom.backends.sb3.update_retreat import Surviving
+from legroom.backends.sb3.microbatch_parts import Parts, Surviving, is_known, refuse_unknown_buffer, rollout_minibatches
 from legroom.device.exact_pieces import check_sizes, refuse_inexact, size_at, splits, watched
 
 # What an update reports of a minibatch, in the order of the tensor it is added up in.
@@ -213,3 +212,60 @@ class MicroBatchedMaskablePPO(MicroBatchedPPO):
     """The same before MaskablePPO."""
 
     masked = True
+
+
+A2C_FIGURES = ("entropy_loss", "policy_loss", "value_loss")
+
+
+class MicroBatchedA2C(MicroBatchedPPO):
+    """A mixin before A2C; see `microbatch.microbatched`."""
+
+    batch_size = None  # the whole rollout
+
+    def train(self: Any) -> None:
+        """Update the policy from the rollout, in micro-batches.
+
+        Raises:
+            BadInput: the size makes no sense, or pieces would not be exact with this policy or buffer.
+        """
+        check_sizes(self.micro_batch)
+        if self.micro_batch is None and not (self.survives and is_known(self.rollout_buffer)):
+            super(Surviving, self).train()  # type: ignore[misc]
+            return
+        refuse_unknown_buffer(self.rollout_buffer)
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        self._unwatched = True
+        ((whole, parts),) = rollout_minibatches(self.rollout_buffer, self._whole())
+        update = self._minibatches_done
+        size = min(size_at(self.micro_batch, update) or len(whole), len(whole))
+        add_gradients = partial(self._add_gradients, list(self.policy.parameters()), None, whole, parts)
+        total = self._attempt(add_gradients, size, update)
+        self._minibatches_done += 1
+        self.policy.optimizer.step()
+        self._n_updates += 1
+        buffer, logger = self.rollout_buffer, self.logger
+        logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        explained = explained_variance(buffer.values.flatten(), buffer.returns.flatten())
+        logger.record("train/explained_variance", explained)
+        for name, figure in zip(A2C_FIGURES, total.cpu().numpy().tolist(), strict=True):
+            logger.record(f"train/{name}", figure)
+        if hasattr(self.policy, "log_std"):
+            logger.record("train/std", th.exp(self.policy.log_std).mean().item())
+
+    def _normalized(self: Any, advantages: th.Tensor) -> th.Tensor:
+        if self.normalize_advantage:  # a single one, too
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        return advantages
+
+    def _losses(self: Any, part: Any, advantages: th.Tensor, _: Any) -> tuple[th.Tensor, th.Tensor]:
+        actions = part.actions
+        if isinstance(self.action_space, spaces.Discrete):
+            actions = actions.long().flatten()
+        values, log_prob, entropy = self.policy.evaluate_actions(part.observations, actions)
+        values = values.flatten()
+        policy_loss = -(advantages * log_prob).mean()
+        value_loss = functional.mse_loss(part.returns, values)
+        entropy_loss = -th.mean(-log_prob if entropy is None else entropy)
+        loss = policy_loss + self.ent_coef * entropy_loss + self.vf_coef * value_loss
+        return loss, th.stack([entropy_loss, policy_loss, value_loss]).detach()

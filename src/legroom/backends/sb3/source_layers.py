@@ -1,4 +1,8 @@
-"""Read the layers of a features extractor from the source of its class; nothing is imported or executed.
+"""What is known of a features extractor's layers without importing it: what it publishes, or what its source says.
+
+A workload declares layers and sizes in its entry (`model.workload`). A class may carry them as well, as
+`legroom_layers(observation, **arguments)`, `legroom_sizes` and `legroom_headless`; that counts where the class is in
+this process already, as in `legroom.predict(PPO, "CnnPolicy", env, policy_kwargs=...)`.
 
 Most extractors of users are one row of layers written out in `__init__`: convolutions, a pooling or two, linear
 layers. Such a row is followed in the order it is written, from the observation's shape, and what is known of
@@ -13,11 +17,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from legroom.environments.objects import find_loaded
 from legroom.errors import BadInput
 from legroom.machine.child_process import run_file
 from legroom.model.layers import Net
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace
+from legroom.model.workload import Extractor
+from legroom.named_runs import workloads
 from legroom.reading.source import parse_module
 from legroom.reading.user_files import read_text
 
@@ -218,3 +225,23 @@ def _last_name(call: ast.Call) -> str:
 
 def _makes_layer(call: ast.Call) -> bool:
     return _last_name(call) in LAYERS
+
+
+def find_extractor(name: str) -> Extractor | None:
+    """Return what the extractor called `name` publishes, None where it publishes nothing."""
+    for workload in workloads():
+        if name in workload.extractors:
+            return workload.extractors[name]
+    layers, sizes = (_attribute(name, attribute) for attribute in ("legroom_layers", "legroom_sizes"))
+    return None if layers is None and sizes is None else Extractor(layers, tuple(sizes or ()))
+
+
+def is_headless(policy: str) -> bool:
+    """Return whether a policy's Q network has no head of its own: the extractor's features are the values."""
+    if ":" not in policy:
+        return False
+    return any(policy in workload.headless for workload in workloads()) or bool(_attribute(policy, "legroom_headless"))
+
+
+def _attribute(name: str, attribute: str) -> Any:
+    return getattr(find_loaded(name), attribute, None)

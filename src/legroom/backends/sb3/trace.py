@@ -1,10 +1,11 @@
 """Trace a run's networks and updates: the device memory SB3 would ask for, in order, without a device.
 
 The run's own algorithm (built by `sb3_build`) collects a few steps and makes a few updates on storages without bytes,
-while a `StorageFollower` writes down every birth and death. The caching allocator's state is shaped by what came
-before, so the order is the library's: move the policy, collect, update, collect, update. Of loops that repeat the same
-requests (steps of a rollout, minibatches, epochs, iterations) three rounds are traced and the others copied, in a
-number that leaves the allocator where the full number would (`event_chunks`).
+followed by the same engine as a program (`hollow/dispatching.py`), which writes down every request and release. The
+caching allocator's state is shaped by what came before, so the order is the library's: move the policy, collect,
+update, collect, update. Of loops that repeat the same requests (steps of a rollout, minibatches, epochs, iterations)
+three rounds are traced and the others copied, in a number that leaves the allocator where the full number would
+(`event_chunks`).
 
 Mirrors the `learn` methods of stable-baselines3 2.9 (on_policy_algorithm.py, off_policy_algorithm.py).
 """
@@ -35,7 +36,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3 import microbatch
-from legroom.backends.sb3.bf16 import autocast_as_on
 from legroom.backends.sb3.building import build_model, importable, own_line, stub_env
 from legroom.backends.sb3.judging import untouched_randomness
 from legroom.backends.sb3.stored import batch_samples, pass_samples
@@ -46,16 +46,17 @@ from legroom.hollow.card_autocast import autocast_as_on_card
 from legroom.hollow.card_operators import join_weights, operators_as_on_card
 from legroom.hollow.compiling import run_uncompiled
 from legroom.hollow.cuda_reduce import Card, card_with
-from legroom.hollow.fake_tensors import DEVICE, StorageFollower, Workspaces, foreach_as_on_cuda
-from legroom.hollow.real_values import RealValues
-from legroom.hollow.records import Rounds, ValueRefused
-from legroom.hollow.second_order import numbered_as_on_card
+from legroom.hollow.dispatching import Follower
+from legroom.hollow.doubts import BFLOAT16
+from legroom.hollow.fake_tensors import DEVICE, foreach_as_on_cuda
+from legroom.hollow.reads import RunReads
+from legroom.hollow.records import Requests, Rounds, ValueRefused
+from legroom.hollow.second_order import in_thread_of_card
 from legroom.model.evidence import Event, NetTrace, Values
 from legroom.model.footprint import Phase
 from legroom.model.run import Run
 
 _LIBRARIES = tuple(str(Path(module.__file__ or "").parent) for module in (stable_baselines3, sb3_contrib))
-_SEARCHING = (_LIBRARIES[1],)  # conjugate gradients and line search of TRPO
 # of their updates: what those ask for, these do
 _MIRRORS = (
     str(Path(microbatch.__file__).with_suffix("")),
@@ -86,42 +87,39 @@ def trace_run(
         Untraceable: the policy or update cannot be followed; the reason is the message.
     """
     card = card or card_with(None, None)
-    follower = _follower(device, card, values)
-    found = _trace(run, device, card, follower, validate_args)
-    if device == "cuda" and card.cudnn_bfloat16 and follower.convolved_bfloat16:
-        without = replace(card, cudnn_bfloat16=False)
-        other = _trace(run, device, without, _follower(device, without, values), validate_args)
-        found = replace(found, otherwise={_WITHOUT_CUDNN: other})
-    return found
+    found = _trace(run, device, card, values, validate_args)
+    if BFLOAT16 in found.unmodelled and card.cudnn_bfloat16:
+        other = _trace(run, device, replace(card, cudnn_bfloat16=False), values, validate_args)
+        found = replace(found, otherwise={_WITHOUT_CUDNN: _without_bfloat16(other)})
+    return _without_bfloat16(found)
+
+
+def _without_bfloat16(net: NetTrace) -> NetTrace:
+    """Return a trace without the doubt about convolutions in bfloat16: what else they may be is another trace."""
+    return replace(net, unmodelled={what: size for what, size in net.unmodelled.items() if what != BFLOAT16})
 
 
 _WITHOUT_CUDNN = "bfloat16 convolved without cuDNN, as with TORCH_CUDNN_V8_API_DISABLED=1"
 
 
-def _follower(device: str, card: Card, values: Values) -> StorageFollower:
-    workspaces = Workspaces(card.cublas, card) if device == "cuda" else None
-    computing = RealValues() if values == "real" else None
-    trusted = (*_LIBRARIES, *_MIRRORS)
-    return StorageFollower(workspaces, trusted, values=values, searching=_SEARCHING, computing=computing)
-
-
 def _trace(
-    run: Run, device: Literal["cpu", "cuda"], card: Card, follower: StorageFollower, validate_args: bool | None
+    run: Run, device: Literal["cpu", "cuda"], card: Card, values: Values, validate_args: bool | None
 ) -> NetTrace:
     on_cuda = device == "cuda"
+    follower = Follower.of_run(card if on_cuda else None, RunReads(values, (*_LIBRARIES, *_MIRRORS)))
     checks = Distribution._validate_args
     with ExitStack() as stack:
         stack.enter_context(importable(run))
         stack.enter_context(untouched_randomness())
         random.seed(0)  # a policy of the user's own may draw what it does: the same question gets the same answer
         np.random.seed(0)
-        if on_cuda:
+        if not on_cuda:
+            stack.enter_context(autocast_as_on_card({}, "cpu"))
+        else:
             stack.enter_context(autocast_as_on_card(stack.enter_context(operators_as_on_card(card))))
             stack.enter_context(foreach_as_on_cuda())
-            stack.enter_context(numbered_as_on_card())
+            stack.callback(in_thread_of_card(follower))
         compiled = stack.enter_context(run_uncompiled())
-        if run.memory.bf16:
-            stack.enter_context(autocast_as_on(device))
         Distribution.set_default_validate_args(checks if validate_args is None else validate_args)
         stack.callback(Distribution.set_default_validate_args, checks)
         try:
@@ -151,8 +149,10 @@ def _compiled(net: NetTrace) -> dict[str, int]:
 class _Tracer:
     """One trace; `marks` are (event index, what starts there), `copies` how often what is repeated."""
 
-    def __init__(self, run: Run, follower: StorageFollower, device: Literal["cpu", "cuda"]) -> None:
+    def __init__(self, run: Run, follower: Follower, device: Literal["cpu", "cuda"]) -> None:
         self.run, self.follower, self.device = run, follower, device
+        self.requests: Requests = follower.journal
+        self.reads: RunReads = follower.reads
         self.family = algorithm_of(run).family
         self.marks: list[tuple[int, str]] = []
         self.copies = {"step": 0, "part": 0, "rest part": 0, "batch": 0, "epoch": 0, "iteration": 0}
@@ -161,7 +161,7 @@ class _Tracer:
 
     def trace(self) -> NetTrace:
         follower = self.follower
-        with follower:
+        with follower.entered():
             with torch.device(DEVICE), _moves(follower):
                 model: Any = build_model(
                     self.run,
@@ -180,7 +180,8 @@ class _Tracer:
         return self._summary(model, labels)
 
     def _mark(self, name: str) -> None:
-        self.marks.append((len(self.follower.events), name))
+        self.follower.give_back()
+        self.marks.append((len(self.requests.events), name))
 
     # -- the run, shortened --------------------------------------------------------------------------------------
 
@@ -347,22 +348,22 @@ class _Tracer:
         targets = {t.untyped_storage()._cdata: t for t in target_tensors(model)}
         return NetTrace(
             device=self.device,
-            card=str(self.follower.workspaces.card) if self.follower.workspaces else "",
+            card=str(self.follower.cards[0].shape) if self.device == "cuda" else "",
             parameters=sum(p.numel() for p in policy.parameters()),
             weights=_nbytes(weights.values()),
             targets=_nbytes(targets.values()),
             gradients=labels.gradients,
             optimizer=labels.optimizer,
-            transient=_transient(self.follower.events, [(0, "start"), *self.marks], self.follower.labels),
+            transient=_transient(self.requests.events, [(0, "start"), *self.marks], self.requests.labels),
             events=tuple(events) if self.device == "cuda" else (),
             labels=names if self.device == "cuda" else {},
             rounds=found.rounds,
             phase_starts=tuple((position, _PHASES[name]) for position, name in marks if name in _PHASES),
-            assumed=self.follower.reads.assumed,
-            unmodelled=self.follower.unmodelled,
-            convolution=self.follower.convolution,
-            convolution_axes=self.follower.convolution_axes,
-            rnn_values=self.follower.rnn_values,
+            assumed=self.reads.assumed,
+            unmodelled=self.requests.doubts,
+            convolution=self.follower.libraries.convolution,
+            convolution_axes=self.follower.libraries.convolution_axes,
+            rnn_values=self.follower.libraries.rnn_values,
         )
 
     def _expand(self) -> _Sequence:
@@ -370,7 +371,7 @@ class _Tracer:
 
         Of the outermost loop, only as many as its rounds look back; the others are for the allocator to repeat.
         """
-        sequence = _Sequence(list(self.follower.events), self.marks, dict(self.follower.labels))
+        sequence = _Sequence(list(self.requests.events), self.marks, dict(self.requests.labels))
         sequence.repeat_inside("batch", "parts end", "part", "parts end", self.copies["part"])
         if self.family == "on-policy":
             sequence.repeat_inside("rest", "parts end", "part", "parts end", self.copies["rest part"])
@@ -435,7 +436,7 @@ class _Sequence:
 class _Labels:
     """Says what blocks are while the run goes on: weights, targets; then gradients and state at each optimizer step."""
 
-    def __init__(self, follower: StorageFollower, model: Any) -> None:
+    def __init__(self, follower: Follower, model: Any) -> None:
         self.follower = follower
         self.gradients = self.optimizer = 0
         self._gradients: dict[int, int] = {}
@@ -562,7 +563,7 @@ def _nbytes(tensors: Iterable[torch.Tensor]) -> int:
 
 
 @contextmanager
-def _moves(follower: StorageFollower) -> Iterator[None]:
+def _moves(follower: Follower) -> Iterator[None]:
     """While it lasts, `policy.to(device)` counts as the copy to the device that it is."""
     original = torch.nn.Module.to
 
@@ -581,15 +582,15 @@ def _moves(follower: StorageFollower) -> Iterator[None]:
             follower.adopt(tensor, "weights")
             return tensor
 
-        module._apply(copy)  # the order in which Module.to visits tensors
         follower.recording = True
+        module._apply(copy)  # the order in which Module.to visits tensors
         return module
 
     def flatten(module: torch.nn.RNNBase) -> None:
-        if any(
-            weight.untyped_storage()._cdata in follower.live for weight in module._flat_weights if weight is not None
-        ):
-            join_weights(module, lambda block: follower.adopt(block, "weights"))
+        if any(follower.is_on_card(weight) for weight in module._flat_weights if weight is not None):
+            block = join_weights(module)
+            if block is not None:
+                follower.relabel(block, "weights")
 
     with (
         mock.patch.object(torch.nn.Module, "to", to),

@@ -15,8 +15,7 @@ from typing import Any, Literal
 
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.bill.net_shapes import flatten, flattened, image_shape, last, lstm, nature_cnn, norms
-from legroom.backends.sb3.extractors import find_extractor, is_headless
-from legroom.backends.sb3.source_layers import source_layers
+from legroom.backends.sb3.source_layers import find_extractor, is_headless, source_layers
 from legroom.backends.sb3.stored import (
     FLOAT32,
     normalizes_observations,

@@ -3,6 +3,10 @@
 The two processes are halves of one program and exchange pickles; nothing read from a user's file is ever unpickled. A
 policy made of classes that only this process knows is traced here instead, and not measured. What cannot be traced is
 estimated by arithmetic, and a note says why.
+
+Traces on the CPU are kept from one command to the next: a child that imports torch takes a second or more. One is kept
+only where the run's networks are made of the libraries' own classes, so that what is installed and what the run says
+tell all about them. A user's class may change without its name.
 """
 
 import pickle
@@ -10,10 +14,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from legroom.backends.sb3.base_figures import base_figures
-from legroom.backends.sb3.bill.kept_traces import keep_trace, kept_trace
+from pydantic import TypeAdapter, ValidationError
+
+import legroom
+from legroom.backends.sb3.base_figures import LIBRARIES, base_figures
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.backends.sb3.bill.network import NETWORK_ERROR, SCRATCH_ITEMS
 from legroom.backends.sb3.bill.parts import sb3_footprint
@@ -27,15 +35,16 @@ from legroom.backends.sb3.bill.scratch import (
 )
 from legroom.backends.sb3.constraints import space_rules
 from legroom.backends.sb3.script_tensors import beside_the_run
-from legroom.backends.sb3.stored import update_nbytes
+from legroom.backends.sb3.stored import has_own_classes, network_key, update_nbytes
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import MissingExtra, Untraceable
 from legroom.extras import needs
 from legroom.hollow.cuda_reduce import Card, card_with
+from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.child_process import installed_first, interpreter, run_file
 from legroom.machine.gpu_table import multiprocessors_of
 from legroom.machine.patience import patiently
-from legroom.machine.versions import is_installed
+from legroom.machine.versions import is_installed, read_versions
 from legroom.model.evidence import DeviceName, Evidence, Look, Mode, NetTrace, Values
 from legroom.model.footprint import Phase
 from legroom.model.machine import Machine
@@ -256,3 +265,43 @@ def trace_in_child(requests: Sequence[Request]) -> list[Answer]:
         return [Answer(None, f"the tracing process died: {words[-1]}")] * len(requests)
     answers: list[Answer] = pickle.loads(output)
     return answers
+
+
+TRACED_BY = ("hollow", "backends/sb3")
+
+
+def kept_trace(run: Run, values: Values) -> NetTrace | None:
+    """Return what a trace of this run on the CPU told before; None where nothing is kept."""
+    if (path := _path(run, values)) is None or (content := read_json(path)) is None:
+        return None
+    try:
+        found: NetTrace = _adapter().validate_python(content)
+    except ValidationError:
+        return None
+    return found
+
+
+def keep_trace(run: Run, values: Values, net: NetTrace) -> None:
+    """Keep what a trace on the CPU told, where the run's networks are known by what it says."""
+    if (path := _path(run, values)) is not None:
+        write_json(path, _adapter().dump_python(net, mode="json"))
+
+
+def _path(run: Run, values: Values) -> Path | None:
+    if has_own_classes(run):
+        return None
+    versions = sorted(read_versions((*LIBRARIES, "sb3-contrib")).items())
+    return cache_folder() / f"trace-{digest(network_key(run), values, versions, _code())}.json"
+
+
+@cache
+def _code() -> list[tuple[str, int, int]]:
+    """Return what tells whether the code that traces is still the same."""
+    root = Path(legroom.__file__).parent
+    files = sorted(path for folder in TRACED_BY for path in (root / folder).rglob("*.py"))
+    return [(path.name, (about := path.stat()).st_size, about.st_mtime_ns) for path in files]
+
+
+@cache
+def _adapter() -> TypeAdapter[Any]:
+    return TypeAdapter(NetTrace)
