@@ -18,8 +18,8 @@ from legroom.model.rehearsal import (
 )
 from legroom.model.verdict import Budget
 from legroom.rendering.layout import draw
-from legroom.rendering.pages.program_page import program_page
-from legroom.rendering.program_text import program_text
+from legroom.rendering.page import whole_page
+from legroom.rendering.program_text import program_document
 from legroom.units import GIB, MIB
 
 LINES = (
@@ -44,7 +44,7 @@ def rehearsed(**changes: object) -> Rehearsal:
 
 
 def shown(prediction: ProgramPrediction) -> str:
-    return draw(program_text(prediction), width=100, colour=False)
+    return draw(program_document(prediction), width=100, colour=False)
 
 
 def test_the_verdict_is_first_and_the_bill_adds_up() -> None:
@@ -109,7 +109,7 @@ def test_an_old_torch_leaves_it_unknown() -> None:
 
 
 def test_the_page_has_timeline_steps_and_zoom_and_no_script() -> None:
-    page = program_page(predicted(rehearsed(), Budget(16 * GIB, 8 * GIB)))
+    page = whole_page(program_document(predicted(rehearsed(), Budget(16 * GIB, 8 * GIB)), everything=True))
     assert "<script" not in page and "http://" not in page.replace("http://www.w3.org", "")
     assert page.count('type="radio"') == 4
     assert "optimizer step 2" in page

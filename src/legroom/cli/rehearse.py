@@ -17,7 +17,7 @@ import typer
 
 from legroom.cli import options, scheduler_options
 from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
-from legroom.cli.writing import Force, Html, check_writable, write_text
+from legroom.cli.writing import Force, Html, check_writable, write_page, write_text
 from legroom.errors import BadInput, LegroomError
 from legroom.machine import probe
 from legroom.machine.gpu_table import find_gpu
@@ -25,7 +25,7 @@ from legroom.model.machine import Gpu, Machine
 from legroom.model.rehearsal import ProgramPrediction, Rehearsal
 from legroom.rendering.attached_plan import with_cure
 from legroom.rendering.console import complain, say, status
-from legroom.rendering.program_text import program_json, program_text
+from legroom.rendering.program_text import program_document, program_json
 from legroom.rendering.run_file import run_file
 from legroom.units import parse_size
 
@@ -138,12 +138,10 @@ def run(
             tried = with_savings(command, savings, options_given(quiet=True), has_gpu=not cpu_only)
         prediction = with_cure(prediction, tried, command)
     if html is not None:
-        from legroom.rendering.pages.program_page import program_page
-
-        write_text("--html", html, program_page(prediction))
+        write_page(html, program_document(prediction, everything=True))
     job = scheduler_options.job_of(prediction.footprint, system, by_legroom=False) if system else None
     more = {"job": job} if system else {}
-    say(program_json(prediction, **more) if json else program_text(prediction, everything=everything))
+    say(program_json(prediction, **more) if json else program_document(prediction, everything=everything))
     if job is not None and not json:
         say(f"\n{job['text']}")
     if html is not None and not json:

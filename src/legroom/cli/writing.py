@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from legroom.cli.help import OUTPUT, rarely
 from legroom.errors import BadInput
 from legroom.model.files import open_plain, write_whole
+
+if TYPE_CHECKING:
+    from legroom.rendering.document import Document
 
 Html = Annotated[
     Path | None,
@@ -65,3 +69,13 @@ def write_text(option: str, file: Path, text: str) -> None:
         write_whole(file, text.encode())
     except OSError as error:
         raise BadInput(f"{option}: {error.strerror or error}", path=file) from None
+
+
+def write_page(file: Path | None, document: Document) -> None:
+    """Write a result as a page where `--html` says; nothing where it says nothing.
+
+    Raises:
+        BadInput: it cannot be written.
+    """
+    if file is not None:
+        write_text("--html", file, import_module("legroom.rendering.page").whole_page(document))  # only for --html

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from legroom.model.attachment import AttachedNote, PredictedNote, StoredNote
 from legroom.model.trace import Watched
-from legroom.rendering.layout import Part, Table
-from legroom.rendering.watch_text import watched_text
+from legroom.rendering.document import Document, Table
+from legroom.rendering.watch_text import watched_document
 from legroom.units import format_size
 
 TRAIN = "train"
 
 
-def attached_text(
+def attached_report(
     watched: Watched,
     notes: Sequence[AttachedNote],
     stored: Sequence[StoredNote],
@@ -22,14 +23,14 @@ def attached_text(
     *,
     wanted: Sequence[str],
     vram: int | None = None,
-) -> Iterator[Part]:
-    """Yield the report at the end: that of a watching, and what the attachments did.
+) -> Document:
+    """The report at the end: that of a watching, and what the attachments did.
 
     Args:
         wanted: what was to be attached.
         vram: GPU memory that the user wants it to stay within.
     """
-    yield from watched_text(watched, TRAIN)
+    report = watched_document(watched)
     table = Table(["", ""], "lw")
     if vram is not None and watched.trace.peak_gpu is not None:
         share = watched.trace.peak_gpu / vram
@@ -43,8 +44,7 @@ def attached_text(
         table.add("stored", stored_text(each))
     if not notes and wanted:
         table.add("attached", f"nothing: none of {', '.join(wanted)} applies to this program")
-    if table.rows:
-        yield table
+    return replace(report, parts=[*report.parts, *([table] if table.rows else [])])
 
 
 def stored_text(note: StoredNote) -> str:

@@ -1,4 +1,4 @@
-"""A plan for a program for the terminal and as JSON: what fits, at which price, and the command to type."""
+"""A plan for a program as a document and as JSON: what fits, at which price, and the command to type."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from legroom.model.program_plan import Attached, ProgramPlan
 from legroom.model.rehearsal import ProgramPrediction
 from legroom.rendering.console import document
+from legroom.rendering.document import Document, Note, Part, Section, Table, verdict
 from legroom.rendering.item_text import peak_data
-from legroom.rendering.layout import Part, Styled, Table, verdict
 from legroom.rendering.prediction_text import footprint_data
 from legroom.rendering.program_text import needs_text, not_reached_text, program_data, verdict_line
 from legroom.units import format_size
@@ -48,8 +48,14 @@ def _tried_data(one: Attached) -> dict[str, Any]:
     }
 
 
-def attached_plan_text(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Part]:
-    """Yield the verdict, what was tried with what it takes, what could not be attached, and the command to type."""
+def attached_plan_document(plan: ProgramPlan, command: Sequence[str]) -> Document:
+    """The verdict, what was tried with what it takes, what could not be attached, and the command to type."""
+    first, *others = _verdict(plan)
+    told = Section("What to type", list(_closing(plan, command)))
+    return Document("", first, [*others, Section("What was tried", [_table(plan)]), told], page_title="What fits")
+
+
+def _verdict(plan: ProgramPlan) -> Iterator[Note]:
     best, seen = plan.best, plan.plain.prediction.rehearsal
     if seen.stopped == "failed":
         yield verdict(f"the program failed when it was rehearsed: {seen.failure or 'see its own output'}", "bold red")
@@ -60,16 +66,17 @@ def attached_plan_text(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Pa
         yield verdict(f"{_fits(best.prediction)} with {how}: {_needs(best.prediction)}", "green")
     elif plan.fits is False:
         yield verdict("does not fit with any saving that can be attached without changing results", "bold red")
-        yield f"  {verdict_line(plan.tried[-1].prediction)}"
+        yield Note(f"  {verdict_line(plan.tried[-1].prediction)}")
     else:
         yield verdict(verdict_line(plan.tried[-1].prediction), "yellow")
-    yield ""
-    yield _table(plan)
-    yield ""
+
+
+def _closing(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Part]:
+    best, seen = plan.best, plan.plain.prediction.rehearsal
     for text in dict.fromkeys(
         f"not attached: {note.name}: {note.text}" for one in plan.tried for note in one.notes if not note.attached
     ):
-        yield Styled(text, "dim")
+        yield Note(text, "dim")
     if seen.stopped == "failed":
         yield f"its own output: legroom predict -- {shlex.join(command)}"
     elif best is not None:
@@ -130,6 +137,6 @@ def _table(plan: ProgramPlan) -> Table:
             "" if one is plan.plain else one.price,
             "" if gpu is None or died else f"up to {format_size(gpu.high)}",
             "" if died else f"up to {format_size(seen.footprint.host.high)}",
-            Styled(result, {True: "green", False: "red", None: "yellow"}[fits]),
+            Note(result, {True: "green", False: "red", None: "yellow"}[fits]),
         )
     return table

@@ -8,7 +8,7 @@ from typing import Any
 from legroom.model.checked import Checked, Totals
 from legroom.model.finding import Finding
 from legroom.model.verdict import Budget
-from legroom.rendering.layout import Part, Styled, Table, verdict
+from legroom.rendering.document import Note, Part, Table, verdict
 from legroom.units import format_fine_size, format_size
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
@@ -45,41 +45,41 @@ def check_text(checked: Sequence[Checked], budget: Budget, *, everything: bool =
     several = len(checked) > 1
     for each in checked:
         if each.kind == "skipped":
-            yield Styled(f"skipped {each.note}", "dim")
+            yield Note(f"skipped {each.note}", "dim")
         elif not several or each.findings:
             yield from _file(each, budget, everything=everything)
             yield ""
         elif each.understanding.kind != "no training":
             plain = each.understanding.kind == "understood" and not each.understanding.text
             text = "no findings" if plain else each.understanding.text
-            yield Styled(f"{each.path}: {text}", "green" if plain else "dim")
+            yield Note(f"{each.path}: {text}", "green" if plain else "dim")
 
 
 def _file(checked: Checked, budget: Budget, *, everything: bool) -> Iterator[Part]:
     kind = checked.kind if checked.kind in ("constants", "script") else f"{checked.kind} file"
-    yield Styled(f"{checked.path} ({kind}{_runs(checked)})", "bold")
+    yield Note(f"{checked.path} ({kind}{_runs(checked)})", "bold")
     if checked.said:
-        yield Styled(f"  {checked.said}", "dim")
+        yield Note(f"  {checked.said}", "dim")
     for severity in ("error", "warning", "info"):
         findings = [finding for finding in checked.findings if finding.severity == severity]
         if findings:
             yield ""
-            yield Styled(_TITLES[severity], _STYLES[severity])
+            yield Note(_TITLES[severity], _STYLES[severity])
             yield from _findings(findings)
     for totals in checked.totals[:MOST_TOTALS] if len(checked.totals) <= MOST_TOTALS else ():
         yield ""
         yield from _totals(totals, budget)
     if checked.fine and not everything:
         yield ""
-        yield Styled(f"{_plural(len(checked.fine), 'check')} passed; --all says why", "dim")
+        yield Note(f"{_plural(len(checked.fine), 'check')} passed; --all says why", "dim")
     elif checked.fine:
         yield ""
-        yield Styled("What is fine, and why", "green")
+        yield Note("What is fine, and why", "green")
         for what, why in checked.fine:
             yield f"  {what}: {why}"
     if checked.ignored:
         yield ""
-        yield Styled(f"{_plural(checked.ignored, 'finding')} suppressed by comments", "dim")
+        yield Note(f"{_plural(checked.ignored, 'finding')} suppressed by comments", "dim")
 
 
 def _runs(checked: Checked) -> str:
@@ -105,7 +105,7 @@ def _totals(totals: Totals, budget: Budget) -> Iterator[Part]:
     if table.rows:
         yield table
     if totals.host is None:
-        yield Styled("  no prediction: the spaces, or sizes that memory depends on, are not known (--like RUN)", "dim")
+        yield Note("  no prediction: the spaces, or sizes that memory depends on, are not known (--like RUN)", "dim")
 
 
 def _against(nbytes: int, high: int | None, budget: Budget, which: str) -> str:
@@ -127,18 +127,18 @@ def _findings(findings: Sequence[Finding]) -> Iterator[Part]:
         if finding.severity == "info" and shown[finding.code] > MOST_ALIKE:
             if shown[finding.code] == counts[finding.code]:
                 rest = counts[finding.code] - MOST_ALIKE
-                yield Styled(f"  {finding.code} {finding.name}: {rest:,} more like these (--json has all)", "dim")
+                yield Note(f"  {finding.code} {finding.name}: {rest:,} more like these (--json has all)", "dim")
             continue
         where = f"line {finding.line}, " if finding.line is not None else ""
-        yield Styled(f"  {where}{finding.code} {finding.name}", _STYLES[finding.severity])
+        yield Note(f"  {where}{finding.code} {finding.name}", _STYLES[finding.severity])
         yield f"    {finding.message}"
         if finding.hint:
             yield f"    → {finding.hint}"
         if finding.fix:
-            yield Styled(f"    --fix: {finding.fix['say']}", "dim")
+            yield Note(f"    --fix: {finding.fix['say']}", "dim")
 
 
-def _verdict(checked: Sequence[Checked]) -> Styled:
+def _verdict(checked: Sequence[Checked]) -> Note:
     findings = [finding for each in checked for finding in each.findings]
     counts = {kind: sum(f.severity == kind for f in findings) for kind in ("error", "warning", "info")}
     files = _plural(sum(each.kind != "skipped" for each in checked), "file")
@@ -158,13 +158,13 @@ def fixes_text(
     """Yield what --fix changed, or would, and what it leaves; a dry run shows the difference line by line."""
     for path, fixes, difference in made:
         for fix in fixes:
-            yield Styled(f"{'would fix' if dry_run else 'fixed'} {path}:{fix.line}: {fix.say}", "green")
+            yield Note(f"{'would fix' if dry_run else 'fixed'} {path}:{fix.line}: {fix.say}", "green")
         if dry_run:
             yield _verbatim((line, _diff_style(line)) for line in difference.splitlines())
     left = [finding for each in checked for finding in each.findings if not finding.fix and finding.severity != "info"]
     if left:
         rules = ", ".join(dict.fromkeys(f"{finding.code} {finding.name}" for finding in left))
-        yield Styled(f"not fixed: {_plural(len(left), 'finding')} that only you can decide ({rules})", "yellow")
+        yield Note(f"not fixed: {_plural(len(left), 'finding')} that only you can decide ({rules})", "yellow")
     elif not made:
         yield "nothing to fix"
     yield ""
@@ -172,13 +172,13 @@ def fixes_text(
 
 def rule_text(rule: Any) -> Iterator[Part]:
     """Yield all that a rule says about itself."""
-    yield Styled(f"{rule.code} {rule.name} ({rule.severity})", "bold")
+    yield Note(f"{rule.code} {rule.name} ({rule.severity})", "bold")
     for title, text in (("What", rule.what), ("Why", rule.why), ("Way out", rule.remedy)):
         yield ""
-        yield Styled(title, "bold")
+        yield Note(title, "bold")
         yield f"  {text}"
     yield ""
-    yield Styled("Example", "bold")
+    yield Note("Example", "bold")
     yield _verbatim((f"  {line}", "") for line in rule.example.splitlines())
 
 
@@ -187,7 +187,7 @@ def rules_text(rules: Sequence[Any]) -> Iterator[Part]:
     table = Table(["code", "rule", "is", "what it finds"], "lllw")
     by_code = {rule.code: rule for rule in reversed(rules)}  # scripts have rules of their own for some codes
     for _, rule in sorted(by_code.items()):
-        table.add(rule.code, rule.name, Styled(rule.severity, _STYLES[rule.severity]), rule.what)
+        table.add(rule.code, rule.name, Note(rule.severity, _STYLES[rule.severity]), rule.what)
     yield table
 
 

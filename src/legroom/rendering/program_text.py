@@ -1,26 +1,34 @@
-"""A rehearsed program for the terminal and as JSON: the verdict first, then what holds the memory, line by line."""
+"""A rehearsed program as a document and as JSON: the verdict first, then what holds the memory, line by line."""
 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from legroom.model.footprint import Place
+from legroom import __version__
+from legroom.model.footprint import Footprint, Item, Place
+from legroom.model.progress import Moment
 from legroom.model.rehearsal import OutOfMemory, ProgramPrediction, Rehearsal, SameRun, SourceLine
+from legroom.model.verdict import allocator_limit
 from legroom.rendering.console import document
-from legroom.rendering.item_text import error_text, peak_text, why_text
-from legroom.rendering.layout import Part, Styled, Table, verdict
-from legroom.rendering.prediction_text import finding_text, footprint_data, need_text, shortfall
+from legroom.rendering.document import Curves, Document, Layer, Limit, Note, Part, Section, Table, section, verdict
+from legroom.rendering.item_text import all_items, error_text, peak_bars, peak_text, why_text
+from legroom.rendering.prediction_text import FITS_STYLES, finding_text, footprint_data, need_text, shortfall
 from legroom.rendering.run_file import run_data
 from legroom.units import format_size
 
-SHOWN_LINES, SHOWN_PLACES = 12, 3
+SHOWN_PLACES = 3
+SCREEN_LINES, LEAST_LINES, MOST_NOTES = 40, 4, 6  # of the text: --all shows what that leaves out
+HEADS, WRAPPED_LINES = 12, 3  # verdict, title, headers and empty lines; lines that reasons may take beside one each
+SMALL_SHARE = 0.005  # a smaller one is shown as 0 %
+TIMELINE_POINTS = 6_000  # of the timeline, which is looked at closely
 POINTS, STEPS, MOST_AREAS, LONGEST_SOURCE, MOST_REQUESTS = 600, 200, 300, 200, 40  # of a document
 NO_LINE = "(no line of the program)"
-STYLES = {True: "green", False: "bold red", None: "yellow"}
+_FOOTER = f"The program was run on a simulated GPU; nothing was trained. Written by legroom predict {__version__}."
 
 
 def program_json(prediction: ProgramPrediction, **more: Any) -> str:
@@ -134,24 +142,54 @@ def by_line(seen: Rehearsal) -> list[SourceLine]:
     return [SourceLine(*place, nbytes, source=sources[place]) for place, nbytes in largest_first]
 
 
-def program_text(prediction: ProgramPrediction, *, everything: bool = False) -> Iterator[Part]:
-    """Yield the verdict, how far it came, the peaks, the bill by role and by line, and what helps."""
-    seen = prediction.rehearsal
-    yield verdict(verdict_line(prediction), STYLES[prediction.fits or (None if prediction.so_far else prediction.fits)])
-    for way in prediction.ways:
-        yield f"  try: {way}"
-    yield f"{prediction.footprint.name}: {progress_line(seen)}"
-    yield ""
-    yield from _peaks(prediction)
-    yield ""
-    yield host_table(prediction)
-    if seen.card is not None:
-        yield ""
-        yield role_table(prediction)
-        yield ""
-        yield line_table(seen, None if everything else SHOWN_LINES)
-    yield ""
-    yield from closing_lines(prediction)
+def program_document(prediction: ProgramPrediction, *, everything: bool = False) -> Document:
+    """The verdict, how far it came, the peaks, the bill by role and by line, and what helps.
+
+    Args:
+        everything: every line and every reason; otherwise what leaves a screen.
+    """
+    seen, footprint = prediction.rehearsal, prediction.footprint
+    parts: list[Part] = [f"  try: {way}" for way in prediction.ways]
+    closing = list(closing_lines(prediction))
+    if seen.stopped != "failed" or seen.updates:  # before that, what it holds says nothing about its training
+        peaks = Section("Peaks", list(_peaks(prediction)))
+        host = _item_table("on the host at the peak", _items(footprint, gpu=False), everything=everything)
+        parts += [peaks, *_over_time(prediction), Section("Host memory", [host])]
+        if seen.card is not None:
+            roles = _item_table("on the GPU at the peak", _items(footprint, gpu=True), everything=everything)
+            taken = len(host.rows) + len(roles.rows) + len(peaks.parts) + len(closing) + HEADS
+            most = None if everything else max(SCREEN_LINES - taken, LEAST_LINES)
+            title = "What holds GPU memory at the peak, by line and module"
+            parts += [Section("GPU memory", [roles]), Section(title, [line_table(seen, most)])]
+        parts += peak_bars([(footprint.name, footprint)], prediction.budget)
+    parts += section("To know", closing if everything else _fewer(closing))
+    parts += [all_items(footprint), Section("Command", [shlex.join(seen.command)], folded=True)]
+    style = FITS_STYLES[prediction.fits or (None if prediction.so_far else prediction.fits)]
+    title = f"{footprint.name}: {progress_line(seen)}"
+    return Document(title, verdict(verdict_line(prediction), style), parts, _FOOTER)
+
+
+def _fewer(notes: list[Part]) -> list[Part]:
+    """The first of the notes, and how many there are more."""
+    if len(notes) <= MOST_NOTES:
+        return notes
+    return [*notes[:MOST_NOTES], Note(f"{len(notes) - MOST_NOTES} more notes; --all lists them", "dim")]
+
+
+def _over_time(prediction: ProgramPrediction) -> list[Section]:
+    """Allocated and reserved bytes over time, with the optimizer steps."""
+    seen, limit = prediction.rehearsal, allocator_limit(prediction.footprint, prediction.budget)
+    points, title = seen.points, "GPU memory over time"
+    layers = (
+        Layer("allocated", "var(--k-update)", [allocated for _, allocated, _ in points]),
+        Layer("reserved, not allocated", "var(--k-runtime)", [max(held - given, 0) for _, given, held in points]),
+    )
+    marks = [Moment(t, "step", f"optimizer step {number:,}") for number, t in enumerate(seen.step_times, 1)]
+    curves = Curves(
+        title, [t for t, _, _ in points], layers, marks=marks, most_points=TIMELINE_POINTS,
+        limit=None if limit is None else Limit(limit, "limit of the allocator"),
+    )  # fmt: skip
+    return [Section(title, [curves])] if points else []
 
 
 def verdict_line(prediction: ProgramPrediction) -> str:
@@ -235,7 +273,7 @@ def progress_line(seen: Rehearsal) -> str:
 def _peaks(prediction: ProgramPrediction) -> Iterator[Part]:
     footprint, seen = prediction.footprint, prediction.rehearsal
     if footprint.gpu is not None and seen.card is not None:
-        yield Styled(f"GPU peak  {peak_text(footprint.gpu)}", "bold")
+        yield Note(f"GPU peak  {peak_text(footprint.gpu)}", "bold")
         peaks = footprint.allocator
         if peaks is not None:
             low, high = map(format_size, peaks.band)
@@ -245,7 +283,7 @@ def _peaks(prediction: ProgramPrediction) -> Iterator[Part]:
             )
         if seen.card.at is not None:
             yield f"          {moment_text(seen)}"
-    yield Styled(f"host peak {peak_text(footprint.host)}", "bold")
+    yield Note(f"host peak {peak_text(footprint.host)}", "bold")
     forecast = forecast_text(seen, footprint.host.nbytes)
     if forecast:
         yield f"          {forecast}"
@@ -268,12 +306,23 @@ def forecast_text(seen: Rehearsal, peak: int) -> str:
     return f"{format_size(seen.host.last)} now; {format_size(peak)} {full}{others}, {last.when}"
 
 
-def host_table(prediction: ProgramPrediction) -> Table:
-    """Return the host's items, what fills counted as full."""
-    table = Table(["on the host at the peak", "size", "±", "why"], "lrrw")
-    items = [item for item in prediction.footprint.items if item.place is not Place.GPU]
-    for item in sorted(items, key=lambda item: -item.total):
-        table.add(item.name.removeprefix("host."), format_size(item.total), error_text(item), why_text(item))
+def _items(footprint: Footprint, *, gpu: bool) -> list[Item]:
+    there = [item for item in footprint.items if (item.place is Place.GPU) == gpu and item.total]
+    return sorted(there, key=lambda item: -item.total)
+
+
+def _item_table(title: str, items: Sequence[Item], *, everything: bool) -> Table:
+    """Items at the peak, what fills counted as full; those that are next to nothing as one line."""
+    whole = sum(item.total for item in items)
+    shown = [item for item in items if everything or item.total >= SMALL_SHARE * whole]
+    rest = items[len(shown) :]
+    table = Table([title, "size", "±", "why"], "lrrw", None if everything else len(shown) + bool(rest) + WRAPPED_LINES)
+    for item in shown:
+        name = item.name.removeprefix("host.").removeprefix("gpu.")
+        table.add(name, format_size(item.total), error_text(item), why_text(item))
+    if rest:
+        nbytes = sum(item.total for item in rest)
+        table.add(f"{len(rest)} smaller", format_size(nbytes), "", "--all lists them", style="dim")
     return table
 
 
@@ -286,25 +335,16 @@ def moment_text(seen: Rehearsal) -> str:
     return f"at {place_text(at.file, at.line)}{phase}{inside}"
 
 
-def role_table(prediction: ProgramPrediction) -> Table:
-    """Return the card's items at the peak."""
-    table = Table(["on the GPU at the peak", "size", "±", "why"], "lrrw")
-    items = [item for item in prediction.footprint.items if item.place is Place.GPU]
-    for item in sorted(items, key=lambda item: -item.total):
-        table.add(item.name.removeprefix("gpu."), format_size(item.total), error_text(item), why_text(item))
-    return table
-
-
 def line_table(seen: Rehearsal, most: int | None) -> Table:
-    """Return which line's tensors hold how much at the peak."""
+    """Which line's tensors hold how much at the peak; without `most` also those that hold next to nothing."""
     table = Table(["line of the program", "holds", "share", "source"], "lrrw")
     lines = by_line(seen)
     whole = sum(line.nbytes for line in lines) or 1
-    for line in lines[:most]:
+    shown = lines if most is None else [line for line in lines[:most] if line.nbytes >= SMALL_SHARE * whole]
+    for line in shown:
         share = f"{line.nbytes / whole:.0%}"
         table.add(place_text(line.file, line.line), format_size(line.nbytes), share, source_of(line))
-    if most is not None and len(lines) > most:
-        rest = lines[most:]
+    if rest := lines[len(shown) :]:
         nbytes = sum(line.nbytes for line in rest)
         table.add(f"{len(rest)} others", format_size(nbytes), f"{nbytes / whole:.0%}", "--all lists them", style="dim")
     return table
@@ -315,11 +355,11 @@ def closing_lines(prediction: ProgramPrediction) -> Iterator[Part]:
     for finding in prediction.footprint.findings:
         yield finding_text(finding)
     for same in prediction.rehearsal.same_runs:
-        yield Styled(f"note: {same_run_text(same)}", "dim")
+        yield Note(f"note: {same_run_text(same)}", "dim")
     for note in prediction.footprint.notes:
-        yield Styled(f"note: {note}", "dim")
+        yield Note(f"note: {note}", "dim")
     for each in prediction.footprint.assumed:
-        yield Styled(f"assumed: {place_text(each.file, each.line)}: {each.what}, {each.count:,} times", "dim")
+        yield Note(f"assumed: {place_text(each.file, each.line)}: {each.what}, {each.count:,} times", "dim")
 
 
 def same_run_text(same: SameRun) -> str:
