@@ -113,3 +113,29 @@ def test_the_page_has_timeline_steps_and_zoom_and_no_script() -> None:
     assert "<script" not in page and "http://" not in page.replace("http://www.w3.org", "")
     assert page.count('type="radio"') == 4
     assert "optimizer step 2" in page
+
+
+def test_a_large_bill_leaves_a_screen_and_all_of_it_is_asked_for() -> None:
+    roles = ("weights", "gradients", "optimizer", "activations", "batch", "temporaries")
+    lines = tuple(
+        SourceLine("/x/net.py", at, (200 >> at // 3) * MIB + 9, "forward", f"Net.layer{at}", roles[at % 6])
+        for at in range(40)
+    )
+    whole = sum(line.nbytes for line in lines)
+    card = CardSeen(0, 1, whole, whole + 2 * MIB, tuple((role, whole // 6) for role in roles), lines, lines[0], "", 0)
+    assumed = tuple(Assumed("/x/train.py", at, "a value is 0", 7) for at in range(20))
+    filling = tuple(Filling(MIB << at, 0, 1.0, 0.0, "/x/buffers.py", at) for at in range(12))
+    seen = rehearsed(card=card, assumed=assumed, host=HostSeen(GIB, GIB, 0, 1, filling))
+    prediction = predicted(seen, Budget(16 * GIB, 8 * GIB))
+    text = shown(prediction)
+    assert len(text.splitlines()) <= 40
+    assert "others" in text and "--all lists them" in text and not re.search(r" 0%( |$)", text, re.M)
+    everything = draw(program_document(prediction, everything=True), width=100, colour=False)
+    assert all(f"net.py:{line.line} " in everything for line in lines) and everything.count("assumed: ") == 20
+
+
+def test_a_program_that_failed_before_its_first_step_gets_no_bill() -> None:
+    seen = rehearsed(stopped="failed", exit_code=1, updates=0, card=None, points=(), failure="No module named 'x'")
+    text = shown(predicted(seen, Budget(16 * GIB, 8 * GIB)))
+    assert "No module named 'x'" in text and "host peak" not in text and "on the host at the peak" not in text
+    assert "the program failed (exit code 1)" in text

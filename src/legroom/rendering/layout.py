@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from legroom.rendering.document import Bars, Curves, Document, Note, Part, Section, Table
 
 _ANSI = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold red": "1;31"}
+SCREEN_LINES, SCREEN_WIDTH = 40, 100  # a bill is to be seen as a whole; --all shows what that leaves out
 GAP = 2
 NARROWEST = 24  # a long text is not squeezed below this while something else can be
 _WORDS = re.compile(r"[^\s-]*-|\S+")  # a hyphen is a place to break at, too

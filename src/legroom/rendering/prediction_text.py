@@ -17,11 +17,10 @@ from legroom.model.verdict import Budget, allocator_limit, fits_closely, refused
 from legroom.rendering.console import document
 from legroom.rendering.document import Document, Note, Section, Table, section, verdict
 from legroom.rendering.item_text import all_items, item_table, peak_bars, peak_data, peak_text, phase_table, size_text
-from legroom.rendering.layout import wrap
+from legroom.rendering.layout import SCREEN_LINES, SCREEN_WIDTH, wrap
 from legroom.units import format_size
 
 ITEM_KEYS = ("name", "place", "phases", "count", "nbytes", "error", "known", "why")
-SCREEN_LINES, SCREEN_WIDTH = 40, 100  # a bill is to be seen as a whole; --all shows what that leaves out
 _FOOTER = f"Every figure is predicted; nothing was trained for it. Written by legroom predict {__version__}."
 ASK = "give --gpu or --vram"
 FITS_STYLES = {True: "green", False: "bold red", None: "yellow"}

@@ -7,24 +7,22 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from legroom import __version__
-from legroom.model.footprint import Footprint, Item, Place
+from legroom.model.footprint import Footprint, Place
 from legroom.model.progress import Moment
 from legroom.model.rehearsal import OutOfMemory, ProgramPrediction, Rehearsal, SameRun, SourceLine
 from legroom.model.verdict import allocator_limit
 from legroom.rendering.console import document
 from legroom.rendering.document import Curves, Document, Layer, Limit, Note, Part, Section, Table, section, verdict
 from legroom.rendering.item_text import all_items, error_text, peak_bars, peak_text, why_text
+from legroom.rendering.layout import SCREEN_LINES, SCREEN_WIDTH, draw
 from legroom.rendering.prediction_text import FITS_STYLES, finding_text, footprint_data, need_text, shortfall
 from legroom.rendering.run_file import run_data
 from legroom.units import format_size
 
 SHOWN_PLACES = 3
-SCREEN_LINES, LEAST_LINES, MOST_NOTES = 40, 4, 6  # of the text: --all shows what that leaves out
-HEADS, WRAPPED_LINES = 12, 3  # verdict, title, headers and empty lines; lines that reasons may take beside one each
-SMALL_SHARE = 0.005  # a smaller one is shown as 0 %
 TIMELINE_POINTS = 6_000  # of the timeline, which is looked at closely
 POINTS, STEPS, MOST_AREAS, LONGEST_SOURCE, MOST_REQUESTS = 600, 200, 300, 200, 40  # of a document
 NO_LINE = "(no line of the program)"
@@ -142,38 +140,51 @@ def by_line(seen: Rehearsal) -> list[SourceLine]:
     return [SourceLine(*place, nbytes, source=sources[place]) for place, nbytes in largest_first]
 
 
+class _Shown(NamedTuple):
+    """How much of a bill is shown: items and lines from a share on, and so many lines, notes and wrapped reasons."""
+
+    share: float = 0.0
+    lines: int | None = None
+    notes: int | None = None
+    wrapped: int | None = None
+
+
+# of the text, whichever leaves a screen first; --all shows what that leaves out
+SCREENS = (_Shown(0.005, 12, 6), _Shown(0.005, 8, 6, 3), _Shown(0.02, 6, 4, 0), _Shown(0.05, 4, 3, 0))
+
+
 def program_document(prediction: ProgramPrediction, *, everything: bool = False) -> Document:
     """The verdict, how far it came, the peaks, the bill by role and by line, and what helps.
 
     Args:
         everything: every line and every reason; otherwise what leaves a screen.
     """
+    for shown in () if everything else SCREENS:
+        document = _document(prediction, shown)
+        if draw(document, width=SCREEN_WIDTH, colour=False).count("\n") <= SCREEN_LINES:
+            return document
+    return _document(prediction, _Shown()) if everything else document
+
+
+def _document(prediction: ProgramPrediction, shown: _Shown) -> Document:
     seen, footprint = prediction.rehearsal, prediction.footprint
     parts: list[Part] = [f"  try: {way}" for way in prediction.ways]
-    closing = list(closing_lines(prediction))
     if seen.stopped != "failed" or seen.updates:  # before that, what it holds says nothing about its training
-        peaks = Section("Peaks", list(_peaks(prediction)))
-        host = _item_table("on the host at the peak", _items(footprint, gpu=False), everything=everything)
-        parts += [peaks, *_over_time(prediction), Section("Host memory", [host])]
+        parts += [Section("Peaks", list(_peaks(prediction))), *_over_time(prediction)]
+        parts.append(Section("Host memory", [_item_table(footprint, shown, gpu=False)]))
         if seen.card is not None:
-            roles = _item_table("on the GPU at the peak", _items(footprint, gpu=True), everything=everything)
-            taken = len(host.rows) + len(roles.rows) + len(peaks.parts) + len(closing) + HEADS
-            most = None if everything else max(SCREEN_LINES - taken, LEAST_LINES)
+            parts.append(Section("GPU memory", [_item_table(footprint, shown, gpu=True)]))
             title = "What holds GPU memory at the peak, by line and module"
-            parts += [Section("GPU memory", [roles]), Section(title, [line_table(seen, most)])]
+            parts.append(Section(title, [line_table(seen, shown)]))
         parts += peak_bars([(footprint.name, footprint)], prediction.budget)
-    parts += section("To know", closing if everything else _fewer(closing))
+    notes = list(closing_lines(prediction))
+    if rest := len(notes[shown.notes :]) if shown.notes is not None else 0:
+        notes = [*notes[: shown.notes], Note(f"{rest} more notes; --all lists them", "dim")]
+    parts += section("To know", notes)
     parts += [all_items(footprint), Section("Command", [shlex.join(seen.command)], folded=True)]
     style = FITS_STYLES[prediction.fits or (None if prediction.so_far else prediction.fits)]
     title = f"{footprint.name}: {progress_line(seen)}"
     return Document(title, verdict(verdict_line(prediction), style), parts, _FOOTER)
-
-
-def _fewer(notes: list[Part]) -> list[Part]:
-    """The first of the notes, and how many there are more."""
-    if len(notes) <= MOST_NOTES:
-        return notes
-    return [*notes[:MOST_NOTES], Note(f"{len(notes) - MOST_NOTES} more notes; --all lists them", "dim")]
 
 
 def _over_time(prediction: ProgramPrediction) -> list[Section]:
@@ -306,18 +317,15 @@ def forecast_text(seen: Rehearsal, peak: int) -> str:
     return f"{format_size(seen.host.last)} now; {format_size(peak)} {full}{others}, {last.when}"
 
 
-def _items(footprint: Footprint, *, gpu: bool) -> list[Item]:
-    there = [item for item in footprint.items if (item.place is Place.GPU) == gpu and item.total]
-    return sorted(there, key=lambda item: -item.total)
-
-
-def _item_table(title: str, items: Sequence[Item], *, everything: bool) -> Table:
+def _item_table(footprint: Footprint, shown: _Shown, *, gpu: bool) -> Table:
     """Items at the peak, what fills counted as full; those that are next to nothing as one line."""
-    whole = sum(item.total for item in items)
-    shown = [item for item in items if everything or item.total >= SMALL_SHARE * whole]
-    rest = items[len(shown) :]
-    table = Table([title, "size", "±", "why"], "lrrw", None if everything else len(shown) + bool(rest) + WRAPPED_LINES)
-    for item in shown:
+    there = [item for item in footprint.items if (item.place is Place.GPU) == gpu and item.total]
+    items = sorted(there, key=lambda item: -item.total)
+    large = [item for item in items if item.total >= shown.share * sum(item.total for item in items)]
+    rest = items[len(large) :]
+    most_lines = None if shown.wrapped is None else 1 + len(large) + bool(rest) + shown.wrapped
+    table = Table([f"on the {'GPU' if gpu else 'host'} at the peak", "size", "±", "why"], "lrrw", most_lines)
+    for item in large:
         name = item.name.removeprefix("host.").removeprefix("gpu.")
         table.add(name, format_size(item.total), error_text(item), why_text(item))
     if rest:
@@ -335,16 +343,18 @@ def moment_text(seen: Rehearsal) -> str:
     return f"at {place_text(at.file, at.line)}{phase}{inside}"
 
 
-def line_table(seen: Rehearsal, most: int | None) -> Table:
-    """Which line's tensors hold how much at the peak; without `most` also those that hold next to nothing."""
-    table = Table(["line of the program", "holds", "share", "source"], "lrrw")
+def line_table(seen: Rehearsal, shown: _Shown) -> Table:
+    """Which line's tensors hold how much at the peak."""
+    table = Table(
+        ["line of the program", "holds", "share", "source"], "lrrw", None if shown.lines is None else shown.lines + 3
+    )
     lines = by_line(seen)
     whole = sum(line.nbytes for line in lines) or 1
-    shown = lines if most is None else [line for line in lines[:most] if line.nbytes >= SMALL_SHARE * whole]
-    for line in shown:
+    large = [line for line in lines[: shown.lines] if line.nbytes >= shown.share * whole]
+    for line in large:
         share = f"{line.nbytes / whole:.0%}"
         table.add(place_text(line.file, line.line), format_size(line.nbytes), share, source_of(line))
-    if rest := lines[len(shown) :]:
+    if rest := lines[len(large) :]:
         nbytes = sum(line.nbytes for line in rest)
         table.add(f"{len(rest)} others", format_size(nbytes), f"{nbytes / whole:.0%}", "--all lists them", style="dim")
     return table
