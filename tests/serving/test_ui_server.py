@@ -81,7 +81,7 @@ def test_named_runs_and_the_started_one_are_there(server):
             answer = server.ask("POST", "/api/plan", {"runs": [shown["run"]], "gpu": "RTX 4090"})
             assert answer.status == 200, (name, answer.body)
             assert answer.json()["runs"][0]["verdict"]["words"].startswith(
-                ("Fits: needs", "Does not fit:", "Unknown whether it fits:")
+                ("Fits: needs", "Does not fit:", "Unknown whether it fits:", "Invalid, ")
             )
 
 

@@ -18,8 +18,7 @@ from legroom.cli.writing import Force, Html, check_writable
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.model.program_plan import Savings
 from legroom.model.trace import Watched
-from legroom.rendering.attach_text import TRAIN, attached_document, attached_report
-from legroom.rendering.attached_plan import attached_plan_document
+from legroom.rendering.attached_text import TRAIN, attached_document, attached_plan_document, attached_report
 from legroom.rendering.console import say
 from legroom.rendering.watch_text import watched_json
 from legroom.units import parse_size

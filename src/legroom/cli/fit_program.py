@@ -16,7 +16,7 @@ from legroom.fitting.param_search import find_frontier, find_largest
 from legroom.model.param import Number, Param, ParamSearch, Trial
 from legroom.model.program_plan import Attached, ProgramPlan, Savings
 from legroom.model.rehearsal import ProgramPrediction
-from legroom.rendering.attached_plan import attached_plan_document, attached_plan_json
+from legroom.rendering.attached_text import attached_plan_document, attached_plan_json
 from legroom.rendering.console import complain, say, status
 from legroom.rendering.param_text import refusal_text, search_document, search_json, trial_line
 from legroom.rendering.program_text import first_line

@@ -23,7 +23,7 @@ from legroom.machine import probe
 from legroom.machine.gpu_table import find_gpu
 from legroom.model.machine import Gpu, Machine
 from legroom.model.rehearsal import ProgramPrediction, Rehearsal
-from legroom.rendering.attached_plan import with_cure
+from legroom.rendering.attached_text import with_cure
 from legroom.rendering.console import complain, say, status
 from legroom.rendering.program_text import program_document, program_json
 from legroom.rendering.run_file import run_file

@@ -167,10 +167,11 @@ class Document:
     """What is said of one result.
 
     Args:
-        title: what it is about, on the line below the verdict.
+        title: what it is about, on a line below the verdict.
         verdict: the answer, as `fits: needs 3 GiB`; its style says how good it is.
         footer: the small print of the page.
         page_title: the heading of the page where text needs none.
+        ways: what would help, right below the verdict.
     """
 
     title: str
@@ -178,6 +179,7 @@ class Document:
     parts: Sequence[Part]
     footer: str = ""
     page_title: str = ""
+    ways: Sequence[str] = ()
 
 
 def verdict(text: str, style: str) -> Note:

@@ -61,6 +61,16 @@ def peak_text(peak: Peak) -> str:
     )
 
 
+def allocator_lines(footprint: Footprint) -> Iterator[str]:
+    """What PyTorch's allocator reports at the peak, where it is known."""
+    if footprint.allocator is not None:
+        peaks = footprint.allocator
+        low, high = map(format_size, peaks.band)
+        between = "" if low == high else f" (between {low} and {high})"
+        allocated, reserved = format_size(peaks.peak_allocated), format_size(peaks.peak_reserved)
+        yield f"          PyTorch's allocator: {allocated} allocated, {reserved} reserved{between}"
+
+
 def size_text(nbytes: int) -> str:
     """A size, a dash where there is nothing."""
     return format_size(nbytes) if nbytes else "–"

@@ -33,6 +33,7 @@ def _spoken(document: Document) -> Iterator[Part]:
     """The answer, what it is about, and all that is known."""
     if document.verdict is not None:
         yield document.verdict
+    yield from (f"  try: {way}" for way in document.ways)
     if document.title:
         yield Note(document.title, "bold")
     yield from document.parts

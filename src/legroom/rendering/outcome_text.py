@@ -32,7 +32,7 @@ CLOSE, FAR = 0.10, 0.25  # differences shown as good, and as a miss
 _STATUS = {"finished": "green", "stopped": "yellow", "failed": "bold red"}
 _RESUME = {
     "exact": "bit for bit, as if it had never stopped",
-    "approximate": "approximately, since the environment cannot give its state",
+    "approximate": "not bit-exact, since the environment cannot save its state",
 }
 _CONTENTS = (
     ("outcome.json", "this outcome"),
@@ -102,15 +102,35 @@ def outcome_document(
 
 def _over_time(report: TrainingReport) -> Iterator[Section]:
     """Memory of host and GPU by phase, against the prediction and what there is."""
-    for name, predicted, nbytes in (("Host", report.host, report.host_limit), ("GPU", report.gpu, report.gpu_limit)):
-        moments = [(s.seconds, s.host_nbytes if name == "Host" else s.gpu_nbytes, s.phase) for s in report.samples]
-        known = [(t, held, phase) for t, held, phase in moments if held is not None]
+    rows = [(s.seconds, s.host_nbytes, s.gpu_nbytes, s.phase) for s in report.samples]
+    limits = [
+        None if nbytes is None else Limit(nbytes, "available") for nbytes in (report.host_limit, report.gpu_limit)
+    ]
+    return memory_over_time(rows, (report.host, report.gpu), limits, f" of {report.name}", marks=report.moments)
+
+
+def memory_over_time(
+    rows: Sequence[tuple[float, int, int | None, str]],
+    predicted: Sequence[Peak | None] = (None, None),
+    limits: Sequence[Limit | None] = (None, None),
+    of: str = "",
+    *,
+    marks: Sequence[Moment] = (),
+) -> Iterator[Section]:
+    """Curves of what was measured.
+
+    Args:
+        rows: seconds, bytes of the host and of the GPU, and the phase, empty where none is known.
+        predicted, limits: of the host and of the GPU.
+    """
+    for where, name in enumerate(("Host", "GPU")):
+        known = [(row[0], nbytes, row[3]) for row in rows if (nbytes := row[1 + where]) is not None]
         if known:
             times, held, phases = zip(*known, strict=True)
+            peak, colour = predicted[where], "var(--ink)" if any(phases) else "var(--trainer)"
             yield Section(f"{name} memory over time", [Curves(
-                f"{name} memory of {report.name} over time", times, [Layer("measured", "var(--ink)", held)],
-                phases=phases, predicted=[predicted] if predicted else (), marks=report.moments,
-                limit=Limit(nbytes, "available") if nbytes else None,
+                f"{name} memory{of} over time", times, [Layer("measured", colour, held)], limit=limits[where],
+                phases=phases if any(phases) else (), predicted=() if peak is None else [peak], marks=marks,
             )])  # fmt: skip
 
 

@@ -83,8 +83,6 @@ vertical-align:top;overflow-wrap:break-word}
 & td.long{min-width:14rem}
 & tr.part th{padding-top:.8rem;color:var(--soft);font-weight:600}
 & code{font:.9em ui-monospace,monospace;overflow-wrap:anywhere;background:none;color:inherit;padding:0}
-& .said{background:var(--card);border-radius:.5rem;padding:.8rem 1rem}
-& .said p{margin:.3rem 0}
 & ul.findings{list-style:none;padding:0;margin:.6rem 0}
 & ul.findings li{margin:.3rem 0;overflow-wrap:anywhere}
 & summary{cursor:pointer;margin:.6rem 0}
@@ -175,7 +173,8 @@ def body(document: Document, level: int = 1) -> str:
     title = document.title or document.page_title
     head = f"<h{level}>{escape(title)}</h{level}>" if title else ""
     said = "" if document.verdict is None else _verdict(document.verdict)
-    return "\n".join(filter(None, (head, said, parts_html(document.parts, level + bool(title)))))
+    ways = parts_html(f"try: {way}" for way in document.ways)
+    return "\n".join(filter(None, (head, said, ways, parts_html(document.parts, level + bool(title)))))
 
 
 def parts_html(parts: Iterable[Part], level: int = 2) -> str:

@@ -16,7 +16,16 @@ from legroom.model.spaces import describe
 from legroom.model.verdict import Budget, allocator_limit, fits_closely, refused_array
 from legroom.rendering.console import document
 from legroom.rendering.document import Document, Note, Section, Table, section, verdict
-from legroom.rendering.item_text import all_items, item_table, peak_bars, peak_data, peak_text, phase_table, size_text
+from legroom.rendering.item_text import (
+    all_items,
+    allocator_lines,
+    item_table,
+    peak_bars,
+    peak_data,
+    peak_text,
+    phase_table,
+    size_text,
+)
 from legroom.rendering.layout import SCREEN_LINES, SCREEN_WIDTH, wrap
 from legroom.units import format_size
 
@@ -231,12 +240,7 @@ def peak_lines(p: Prediction) -> Iterator[str | Note]:
     yield Note(f"host peak {peak_text(p.footprint.host)}", "bold")
     if p.footprint.gpu is not None:
         yield Note(f"GPU peak  {peak_text(p.footprint.gpu)}", "bold")
-        if p.footprint.allocator is not None:
-            peaks = p.footprint.allocator
-            allocated, reserved = format_size(peaks.peak_allocated), format_size(peaks.peak_reserved)
-            low, high = map(format_size, peaks.band)
-            between = "" if low == high else f" (between {low} and {high})"
-            yield f"          PyTorch's allocator: {allocated} allocated, {reserved} reserved{between}"
+        yield from allocator_lines(p.footprint)
     if p.free.host.nbytes < p.footprint.host.nbytes:
         yield f"with every free saving ({', '.join(_free_names(p))}): host peak {format_size(p.free.host.nbytes)}"
     if p.lean is not None and _saves_more(p):

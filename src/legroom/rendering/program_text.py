@@ -16,13 +16,14 @@ from legroom.model.rehearsal import OutOfMemory, ProgramPrediction, Rehearsal, S
 from legroom.model.verdict import allocator_limit
 from legroom.rendering.console import document
 from legroom.rendering.document import Curves, Document, Layer, Limit, Note, Part, Section, Table, section, verdict
-from legroom.rendering.item_text import all_items, error_text, peak_bars, peak_text, why_text
+from legroom.rendering.item_text import allocator_lines, error_text, peak_bars, peak_text, why_text
 from legroom.rendering.layout import SCREEN_LINES, SCREEN_WIDTH, draw
 from legroom.rendering.prediction_text import FITS_STYLES, finding_text, footprint_data, need_text, shortfall
 from legroom.rendering.run_file import run_data
 from legroom.units import format_size
 
 SHOWN_PLACES = 3
+SMALL_SHARE = 0.005  # a smaller one would be shown as 0 %
 TIMELINE_POINTS = 6_000  # of the timeline, which is looked at closely
 POINTS, STEPS, MOST_AREAS, LONGEST_SOURCE, MOST_REQUESTS = 600, 200, 300, 200, 40  # of a document
 NO_LINE = "(no line of the program)"
@@ -73,7 +74,7 @@ def _request_data(request: OutOfMemory) -> dict[str, Any]:
 
 
 def _card_data(seen: Rehearsal) -> dict[str, Any] | None:
-    """Return the moment of the card's peak."""
+    """The moment of the GPU's peak."""
     card = seen.card
     if card is None:
         return None
@@ -119,7 +120,7 @@ def _same_run_data(seen: Rehearsal) -> dict[str, Any] | None:
 
 
 def stopped_at(seen: Rehearsal) -> tuple[str, int] | None:
-    """Return the line that matters: of the request that failed, of the exception, else of the card's peak."""
+    """Return the line that matters: of the request that failed, of the exception, else of the GPU's peak."""
     failed = seen.failed
     if failed is not None and failed.file:
         return failed.file, failed.line
@@ -130,7 +131,7 @@ def stopped_at(seen: Rehearsal) -> tuple[str, int] | None:
 
 
 def by_line(seen: Rehearsal) -> list[SourceLine]:
-    """Return what each line of the program holds on the card at the peak, the modules that ran there together."""
+    """Return what each line of the program holds on the GPU at the peak, the modules that ran there together."""
     sums: dict[tuple[str, int], int] = {}
     sources: dict[tuple[str, int], str | None] = {}
     for line in seen.card.lines if seen.card is not None else ():
@@ -150,7 +151,7 @@ class _Shown(NamedTuple):
 
 
 # of the text, whichever leaves a screen first; --all shows what that leaves out
-SCREENS = (_Shown(0.005, 12, 6), _Shown(0.005, 8, 6, 3), _Shown(0.02, 6, 4, 0), _Shown(0.05, 4, 3, 0))
+SCREENS = (_Shown(SMALL_SHARE, 12, 6), _Shown(SMALL_SHARE, 8, 6, 3), _Shown(0.02, 6, 4, 0), _Shown(0.05, 4, 3, 0))
 
 
 def program_document(prediction: ProgramPrediction, *, everything: bool = False) -> Document:
@@ -168,7 +169,7 @@ def program_document(prediction: ProgramPrediction, *, everything: bool = False)
 
 def _document(prediction: ProgramPrediction, shown: _Shown) -> Document:
     seen, footprint = prediction.rehearsal, prediction.footprint
-    parts: list[Part] = [f"  try: {way}" for way in prediction.ways]
+    parts: list[Part] = []
     if seen.stopped != "failed" or seen.updates:  # before that, what it holds says nothing about its training
         parts += [Section("Peaks", list(_peaks(prediction))), *_over_time(prediction)]
         parts.append(Section("Host memory", [_item_table(footprint, shown, gpu=False)]))
@@ -181,10 +182,10 @@ def _document(prediction: ProgramPrediction, shown: _Shown) -> Document:
     if rest := len(notes[shown.notes :]) if shown.notes is not None else 0:
         notes = [*notes[: shown.notes], Note(f"{rest} more notes; --all lists them", "dim")]
     parts += section("To know", notes)
-    parts += [all_items(footprint), Section("Command", [shlex.join(seen.command)], folded=True)]
+    parts.append(Section("Command", [shlex.join(seen.command)], folded=True))
     style = FITS_STYLES[prediction.fits or (None if prediction.so_far else prediction.fits)]
     title = f"{footprint.name}: {progress_line(seen)}"
-    return Document(title, verdict(verdict_line(prediction), style), parts, _FOOTER)
+    return Document(title, verdict(verdict_line(prediction), style), parts, _FOOTER, ways=prediction.ways)
 
 
 def _over_time(prediction: ProgramPrediction) -> list[Section]:
@@ -229,7 +230,7 @@ def verdict_line(prediction: ProgramPrediction) -> str:
     if prediction.fits is None:
         short = shortfall(footprint, budget)
         if short:
-            return f"unknown whether it fits: {short}, if what it asked for is ever written"
+            return f"unknown whether it fits: {short}, if its arrays are written"
         return "no GPU budget is known (give --gpu or --vram)"
     return f"fits: {needs}"
 
@@ -285,13 +286,7 @@ def _peaks(prediction: ProgramPrediction) -> Iterator[Part]:
     footprint, seen = prediction.footprint, prediction.rehearsal
     if footprint.gpu is not None and seen.card is not None:
         yield Note(f"GPU peak  {peak_text(footprint.gpu)}", "bold")
-        peaks = footprint.allocator
-        if peaks is not None:
-            low, high = map(format_size, peaks.band)
-            yield (
-                f"          PyTorch's allocator: {format_size(peaks.peak_allocated)} allocated, "
-                f"{format_size(peaks.peak_reserved)} reserved (between {low} and {high})"
-            )
+        yield from allocator_lines(footprint)
         if seen.card.at is not None:
             yield f"          {moment_text(seen)}"
     yield Note(f"host peak {peak_text(footprint.host)}", "bold")
@@ -355,8 +350,9 @@ def line_table(seen: Rehearsal, shown: _Shown) -> Table:
         share = f"{line.nbytes / whole:.0%}"
         table.add(place_text(line.file, line.line), format_size(line.nbytes), share, source_of(line))
     if rest := lines[len(large) :]:
-        nbytes = sum(line.nbytes for line in rest)
-        table.add(f"{len(rest)} others", format_size(nbytes), f"{nbytes / whole:.0%}", "--all lists them", style="dim")
+        nbytes, others = sum(line.nbytes for line in rest), f"{len(rest)} other{'s' * (len(rest) > 1)}"
+        share = f"{nbytes / whole:.0%}" if nbytes >= SMALL_SHARE * whole else ""
+        table.add(others, format_size(nbytes), share, "--all lists them", style="dim")
     return table
 
 

@@ -1,4 +1,4 @@
-"""The tier table: one row per size of card; and the named runs of a workload beside a budget."""
+"""The tier table: one row per size of GPU; and the named runs of a workload beside a budget."""
 
 from __future__ import annotations
 

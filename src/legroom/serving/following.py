@@ -23,8 +23,8 @@ from legroom.model.footprint import Peak
 from legroom.model.outcome import FILE_NAME as OUTCOME
 from legroom.model.outcome import Outcome
 from legroom.model.progress import Progress, finite
-from legroom.rendering.document import Curves, Layer, Limit, Part, Section, Table
-from legroom.rendering.outcome_text import retreat_lines, reward_curve
+from legroom.rendering.document import Limit, Part, Section, Table
+from legroom.rendering.outcome_text import memory_over_time, retreat_lines, reward_curve
 from legroom.rendering.page import parts_html
 from legroom.rendering.time_left import duration_text
 from legroom.training.progress_log import read_progress
@@ -228,17 +228,8 @@ def _facts(rows: Sequence[tuple[str, str | None]]) -> Table:
 
 def _memory(samples: list[LiveSample], host: Peak | None = None, gpu: Peak | None = None) -> Iterator[Section]:
     limit = next((s.limit for s in reversed(samples) if s.limit is not None), None)
-    for title, predicted in (("Host memory over time", host), ("GPU memory over time", gpu)):
-        on_gpu = title.startswith("GPU")
-        known = [(s.t - samples[0].t, n, s) for s in samples if (n := s.gpu if on_gpu else s.host) is not None]
-        phases = [s.phase or "" for _, _, s in known]
-        colour = "var(--ink)" if any(phases) else "var(--trainer)"
-        if known:
-            yield Section(title, [Curves(
-                title, [t for t, _, _ in known], [Layer("measured", colour, [nbytes for _, nbytes, _ in known])],
-                phases=phases if any(phases) else (), predicted=[predicted] if predicted else (),
-                limit=Limit(limit, "limit") if limit is not None and not on_gpu else None,
-            )])  # fmt: skip
+    rows = [(s.t - samples[0].t, s.host, s.gpu, s.phase or "") for s in samples]
+    return memory_over_time(rows, (host, gpu), (Limit(limit, "limit") if limit is not None else None, None))
 
 
 def _body(parts: Iterable[Part], said: list[tuple[float, str]]) -> str:

@@ -8,7 +8,7 @@ from legroom.model.footprint import Footprint, Item, Place
 from legroom.model.program_plan import Attached, ProgramPlan, Savings
 from legroom.model.rehearsal import HostSeen, ProgramPrediction, Rehearsal
 from legroom.model.verdict import Budget, fits
-from legroom.rendering.attached_plan import attached_plan_document
+from legroom.rendering.attached_text import attached_plan_document
 from legroom.rendering.layout import draw
 
 HOST = HostSeen(peak=0, last=0, workers=0, processes=1)

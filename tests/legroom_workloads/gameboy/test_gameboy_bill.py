@@ -8,7 +8,7 @@ from legroom.model.machine import Machine
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import add_up, gather_all
 from legroom.reading import read
-from legroom.rendering.findings_text import check_text
+from legroom.rendering.findings_text import check_document
 from legroom.rendering.layout import draw
 from legroom.rendering.prediction_text import Prediction, prediction_document
 from legroom.units import GIB
@@ -117,4 +117,4 @@ def test_a_check_is_one_screen(name, constants):
     like = {"like": "gameboy:default"} if name == "constants" else {}
     budget = Budget(32 * GIB, None, ram_origin="given")
     found = check([str(constants) if name == "constants" else name], machine=MACHINE, budget=budget, **like)
-    assert len(lines(check_text(found, budget))) <= SCREEN_LINES
+    assert len(lines(check_document(found, budget))) <= SCREEN_LINES
