@@ -9,14 +9,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from legroom.cli.writing import write_page, write_text
+from legroom.cli.writing import show, write_text
 from legroom.errors import Unseen
 from legroom.fitting.predictor import Predictor, predictor_at_once
 from legroom.model.machine import Machine
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName, Mode
-from legroom.rendering.console import say, status, told
+from legroom.rendering.console import status, told
 from legroom.rendering.document import Document
 from legroom.scheduling.requests import System
 
@@ -88,12 +88,5 @@ class Answer:
         write_text("-o", self.output, file(shlex.join(["legroom", *sys.argv[1:]])))
 
     def say(self, data: Callable[[], str], document: Document) -> None:
-        """Print the result as JSON or as text, and write its page where `--html` says.
-
-        Raises:
-            BadInput: it cannot be written.
-        """
-        write_page(self.html, document)
-        say(data() if self.json else document)
-        if self.html is not None and not self.json:
-            say(f"written: {self.html}")
+        """Print the result, and write its page where it was asked for."""
+        show(data, document, json=self.json, html=self.html)

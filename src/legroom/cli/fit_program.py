@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from legroom.cli import options, rehearse
 from legroom.cli.params import EXAMPLE, filled_in, places_in, read_params, run_text
-from legroom.cli.writing import Force, Html, check_writable, write_page
+from legroom.cli.writing import Force, Html, check_writable, show
 from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, BadInput
 from legroom.fitting.param_search import find_frontier, find_largest
 from legroom.model.param import Number, Param, ParamSearch, Trial
@@ -79,16 +80,9 @@ def run(
     found = _search(params, command, rehearsed, quiet=json)
     if found.refused:
         raise BadInput(refusal_text(found), hint="give values that the program accepts")
-    document = search_document(found)
-    write_page(html, document)
-    if json:
-        say(search_json(found))
-    else:
-        say(document)
-        if found.best is not None:
-            say(run_text(command, params, found.best.params))
-        if html is not None:
-            say(f"written: {html}")
+    show(partial(search_json, found), search_document(found), json=json, html=html)
+    if found.best is not None and not json:
+        say(run_text(command, params, found.best.params))
     return EXIT_GOOD if found.fits else EXIT_FINDINGS
 
 

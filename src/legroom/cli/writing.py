@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from legroom.cli.help import OUTPUT, rarely
 from legroom.errors import BadInput
 from legroom.model.files import open_plain, write_whole
-
-if TYPE_CHECKING:
-    from legroom.rendering.document import Document
+from legroom.rendering.console import say
+from legroom.rendering.document import Document
 
 Html = Annotated[
     Path | None,
@@ -69,6 +69,23 @@ def write_text(option: str, file: Path, text: str) -> None:
         write_whole(file, text.encode())
     except OSError as error:
         raise BadInput(f"{option}: {error.strerror or error}", path=file) from None
+
+
+def show(
+    data: Callable[[], str], document: Document, *, json: bool, html: Path | None, page: Document | None = None
+) -> None:
+    """Print a result as JSON or as text, and write its page where `--html` says.
+
+    Args:
+        page: where the page says more than the text.
+
+    Raises:
+        BadInput: it cannot be written.
+    """
+    write_page(html, page or document)
+    say(data() if json else document)
+    if html is not None and not json:
+        say(f"written: {html}")
 
 
 def write_page(file: Path | None, document: Document) -> None:

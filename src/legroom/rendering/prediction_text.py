@@ -98,6 +98,15 @@ def _lean_json(lean: LeanOption) -> dict[str, Any]:
     return {"host": peak_data(lean.footprint.host), "price": lean.price, "slowdown": lean.slowdown}
 
 
+def predictions_document(
+    predictions: Sequence[Prediction], unread: Sequence[tuple[str, Exception]], everything: bool
+) -> Document:
+    """The bill of one run, or several runs side by side."""
+    if len(predictions) > 1 or unread:
+        return comparison_document(predictions, unread)
+    return prediction_document(predictions[0], everything=everything)
+
+
 def prediction_document(prediction: Prediction, *, everything: bool = False) -> Document:
     """Whether it fits, the peaks, then the bill: bars, phases, items, and what else to know.
 
