@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from legroom.backends.program.program_bill import predicted
-from legroom.model.footprint import Assumed
+from legroom.model.footprint import Assumed, Footprint, Item, Place
+from legroom.model.prediction import Prediction
 from legroom.model.rehearsal import (
     CardSeen,
     Filling,
@@ -17,8 +18,10 @@ from legroom.model.rehearsal import (
     SourceLine,
 )
 from legroom.model.verdict import Budget
+from legroom.reading import read
 from legroom.rendering.layout import draw
 from legroom.rendering.page import whole_page
+from legroom.rendering.prediction_text import comparison_document
 from legroom.rendering.program_text import program_document
 from legroom.units import GIB, MIB
 
@@ -139,3 +142,15 @@ def test_a_program_that_failed_before_its_first_step_gets_no_bill() -> None:
     text = shown(predicted(seen, Budget(16 * GIB, 8 * GIB)))
     assert "No module named 'x'" in text and "host peak" not in text and "on the host at the peak" not in text
     assert "the program failed (exit code 1)" in text
+
+
+def test_what_is_alike_is_one_row_and_what_is_noted_of_several_runs_is_one_note() -> None:
+    worker = Filling(GIB, 0, 0.0, 0.0, "/x/buffers.py", 9)
+    prediction = predicted(rehearsed(host=HostSeen(GIB, GIB, 0, 1, (worker,) * 5)), Budget(16 * GIB, 8 * GIB))
+    text = shown(prediction)
+    assert len(re.findall(r"^\S*buffers.py:9 ", text, re.M)) == 1 and "5.0 GiB" in text
+    runs = [
+        Footprint(name, (Item("runtime.base", GIB, Place.HOST, ""),), "cpu", notes=("as XLA says",)) for name in "ab"
+    ]
+    predictions = [Prediction(read("mine:small"), one, one, Budget(16 * GIB), True) for one in runs]
+    assert draw(comparison_document(predictions), width=100, colour=False).count("as XLA says") == 1

@@ -209,13 +209,14 @@ def comparison_table(predictions: Sequence[Prediction]) -> Table:
 
 
 def comparison_lines(predictions: Sequence[Prediction]) -> Iterator[str | Note]:
-    """Yield the budget, findings, notes, and what savings would do."""
+    """The budget, findings, notes (what is noted of several runs once), and what savings would do."""
     yield budget_line(predictions[0].footprint, predictions[0].budget)
+    noted: dict[str, list[str]] = {}
     for p in predictions:
-        for finding in p.footprint.findings:
-            yield finding_text(finding, p.footprint.name)
+        yield from (finding_text(finding, p.footprint.name) for finding in p.footprint.findings)
         for note in p.footprint.notes:
-            yield Note(f"{p.footprint.name}: {note}", "dim")
+            noted.setdefault(note, []).append(p.footprint.name)
+    yield from (Note(f"{', '.join(names)}: {note}", "dim") for note, names in noted.items())
     yield from _savings_summary(predictions)
 
 

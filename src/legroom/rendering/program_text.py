@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -314,8 +315,9 @@ def forecast_text(seen: Rehearsal, peak: int) -> str:
 
 def _item_table(footprint: Footprint, shown: _Shown, *, gpu: bool) -> Table:
     """Items at the peak, what fills counted as full; those that are next to nothing as one line."""
-    there = [item for item in footprint.items if (item.place is Place.GPU) == gpu and item.total]
-    items = sorted(there, key=lambda item: -item.total)
+    there = Counter(item for item in footprint.items if (item.place is Place.GPU) == gpu and item.total)
+    alike = (replace(item, count=item.count * times) for item, times in there.items())
+    items = sorted(alike, key=lambda item: -item.total)
     large = [item for item in items if item.total >= shown.share * sum(item.total for item in items)]
     rest = items[len(large) :]
     most_lines = None if shown.wrapped is None else 1 + len(large) + bool(rest) + shown.wrapped
