@@ -348,3 +348,10 @@ def test_with_json_an_error_is_json_too(arguments, code, message, hint, where, t
 def test_json_behind_the_two_dashes_is_the_programs_own() -> None:
     done = legroom("predict", "--", "no-such-command", "--json")
     assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_whole_numbers_may_be_written_with_an_exponent() -> None:
+    for written in (["--port", "7e4"], ["--port=7.0E4"], ["--port", "70000"]):
+        assert "--port 70000 is out of range" in legroom("ui", *written).stderr
+    refused = legroom("train", "mine:small", "--timesteps", "1e6x")
+    assert refused.returncode == 2 and "'1e6x' is not a valid integer." in refused.stderr

@@ -157,7 +157,7 @@ def test_a_limit_becomes_the_budget() -> None:
 def test_uncertain_causes_are_said_to_be_uncertain() -> None:
     assert "cause unknown" in explained("subproc_eof").summary
     assert "nearly always" in explained("killed_shell").summary
-    assert "not said" in explained("memory_error_bare").summary
+    assert "does not say" in explained("memory_error_bare").summary
 
 
 def test_a_script_with_a_space_is_quoted() -> None:

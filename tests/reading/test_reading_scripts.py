@@ -303,7 +303,7 @@ def test_what_only_running_could_tell_is_named_with_its_line(tmp_path: Path) -> 
                     n_steps=int(os.environ["STEPS"]))
         """,
     )
-    with pytest.raises(BadInput, match=r"train.py:6: hyperparams.n_steps is .*--set hyperparams.n_steps=") as error:
+    with pytest.raises(BadInput, match=r"train.py:6: hyperparams.n_steps .*--set hyperparams.n_steps=") as error:
         read(path, overrides=[("n-envs", "4")])
     assert "\n" not in str(error.value)
     run = read(path, overrides=[("n-envs", "4"), ("n_steps", "256")])
@@ -322,7 +322,7 @@ def test_networks_that_only_running_could_tell_are_not_guessed(tmp_path: Path) -
     both = r"2 settings .*hyperparams \(line 4: build_env\(\)\), policy.kwargs \(line 4: build_kwargs\(\)\)"
     with pytest.raises(BadInput, match=both):
         read(path)
-    with pytest.raises(BadInput, match=r"policy.kwargs is build_kwargs\(\)"):
+    with pytest.raises(BadInput, match=r"policy.kwargs \(build_kwargs\(\)\)"):
         read(path, overrides=[("n_steps", "64")])
     assert read(path, overrides=[("n_steps", "64"), ("net_arch", "[8]")]).policy.kwargs == {"net_arch": [8]}
 
@@ -355,7 +355,7 @@ def test_endless_recursion_ends(tmp_path: Path) -> None:
         PPO("MlpPolicy", make(0))
         """,
     )
-    with pytest.raises(BadInput, match=r"env.n_envs is .*add --set env.n_envs="):
+    with pytest.raises(BadInput, match=r"env.n_envs .*add --set env.n_envs="):
         read(path)
     run = read(path, overrides=[("n_envs", "2")])
     assert run.env.spaces is None

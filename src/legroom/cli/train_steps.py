@@ -186,8 +186,8 @@ def _train(training: Training, machine: Machine, next_knob: NextKnob | None, giv
         display.say(f"training {run.name} in {folder.path}" + (f", with {words(knobs)}" if knobs else ""))
         if limit is not None:
             display.say(
-                f"limit {format_size(limit)} of host memory (--ram): watched, not enforced by the system; "
-                "where it is about to be reached, training continues from a checkpoint with less"
+                f"limit {format_size(limit)} of host memory (--ram): watched by legroom, not enforced by the system; "
+                "close to it, training restarts from a checkpoint with less memory"
             )
         return train(training, display, next_knob=next_knob, retries=given.retries)
 

@@ -140,9 +140,9 @@ def _host(case: _Case) -> Iterator[Advice]:
         return
     said_nothing = cause not in ("rollout", "flatten", "replay", "sample")
     if said_nothing or cause in ("rollout", "flatten"):
-        yield case.turn("memory.rollout", "lean", "the rollout in a fraction, bit-equal, no flatten copy")
+        yield case.turn("memory.rollout", "lean", "lossless storage of the rollout, no flatten copy")
     if said_nothing or cause in ("replay", "sample"):
-        yield case.turn("memory.replay", "lean", "the replay in a fraction, bit-equal, next_obs shared")
+        yield case.turn("memory.replay", "lean", "lossless storage of the replay, next_obs stored once")
     if found.kind != "host-array":
         yield from _workers(case)
     yield case.turn("memory.max_bytes", _SPILL_ABOVE, "lean storage goes to disk above 4 GiB")
@@ -235,14 +235,14 @@ def _fragmented(found: Explanation) -> bool:
 
 
 def _xla(case: _Case) -> Iterator[Advice]:
-    yield case.turn("memory.xla_preallocate", "false", "XLA leaves to others what it does not need")
+    yield case.turn("memory.xla_preallocate", "false", "XLA takes memory as needed, not 75 % at the start")
     yield case.turn("env.n_envs", "512", "fewer environments, where they are simulated on the GPU")
     yield case.turn("hyperparams.batch_size", "128", "a smaller minibatch")
 
 
 def _mps(case: _Case) -> Iterator[Advice]:
     yield case.turn("memory.micro_batch", "16", "a minibatch in pieces, the same gradient")
-    say = "the same memory, without the GPU's limit"
+    say = "host memory instead of GPU memory"
     yield Advice("device=cpu", "slower", say, f"legroom train {case.run} --device cpu")
     yield case.turn("hyperparams.batch_size", "32", "a smaller minibatch")
 

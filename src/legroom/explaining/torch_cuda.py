@@ -97,7 +97,7 @@ def _not_pytorch(
     outside = process - own if own is not None and process - own > 64 * MIB else None
     if own is not None and outside is not None and outside >= MUCH:
         engines = "a simulator (PhysX, Warp, a renderer), an engine (vLLM, XLA, TensorFlow) or another library in it"
-        has = f"{engines} has that; smaller batches free none of it"
+        has = f"{engines} has that; smaller batches do not free it"
         who = has if outside > own else f"CUDA itself with its graphs and NCCL, or {engines}; the text does not say"
         notes.append(f"{format_size(outside)} of this process is not PyTorch's: {who}")
     return others or None, outside, notes

@@ -48,7 +48,7 @@ def refuse_unfittable(*runs: Run) -> None:
     """
     for run in runs:
         if (backend := backend_of(run)).spreads:
-            what = f"fit does not turn {backend.title}'s settings"
+            what = f"fit cannot change {backend.title}'s settings"
             raise BadInput(what, path=run.source, hint=f"legroom predict says what {run.name} needs")
 
 

@@ -50,7 +50,7 @@ def refused_array(footprint: Footprint, budget: Budget) -> str:
     if most is None or footprint.largest_array <= most:
         return ""
     name = next(item.name for item in footprint.items if item.reserved == footprint.largest_array)
-    return f"NumPy refuses {name} when it is made, {format_size(footprint.largest_array)} in one array"
+    return f"NumPy cannot allocate {name}: {format_size(footprint.largest_array)} in one array"
 
 
 def host_fits(footprint: Footprint, budget: Budget) -> bool | None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from legroom.model.footprint import ALWAYS, HOST_PLACES, Footprint, Item, Known, Peak, Phase, Place
 from legroom.model.verdict import Budget
 from legroom.rendering.document import Bar, Bars, Limit, Part, Section, Segment, Table
-from legroom.units import format_size
+from legroom.units import format_size, plural
 
 Where = Literal["host", "gpu"]
 WHERES: tuple[Where, ...] = ("host", "gpu")
@@ -137,7 +137,7 @@ def _items_from(footprint: Footprint, share: float, most_lines: int | None) -> T
         for item in shown:
             table.add(f"  {item.name}", format_size(item.total), error_text(item), when_text(item), why_text(item))
         if rest := items[len(shown) :]:
-            count = f"{len(rest)} smaller item{'s' if len(rest) > 1 else ''}"
+            count = plural(len(rest), "smaller item")
             table.add(
                 f"  {count}", format_size(sum(item.total for item in rest)), "", "", "--all lists them", style="dim"
             )

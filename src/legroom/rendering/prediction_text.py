@@ -27,7 +27,7 @@ from legroom.rendering.item_text import (
     size_text,
 )
 from legroom.rendering.layout import SCREEN_LINES, SCREEN_WIDTH, wrap
-from legroom.units import format_size
+from legroom.units import format_size, plural
 
 ITEM_KEYS = ("name", "place", "phases", "count", "nbytes", "error", "known", "why")
 _FOOTER = f"Every figure is predicted; nothing was trained for it. Written by legroom predict {__version__}."
@@ -233,7 +233,7 @@ def estimate_text(predictions: Sequence[Prediction]) -> str:
 def headline(p: Prediction) -> str:
     """Return what a run is, in a line."""
     run, backend = p.run, backend_of(p.run)
-    envs = f"{run.env.n_envs:,} env{'s' if run.env.n_envs > 1 else ''}"
+    envs = plural(run.env.n_envs, "env")
     storage = backend.storage(run)
     kept = f", {storage}" if storage.steps else ""
     observation = describe(backend.stored_observation(run))

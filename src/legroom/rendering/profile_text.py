@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom import __version__
-from legroom.model.profile import Change, Comparison, KeyCost, Leak, ObservationCost, ParallelRow, Profile
+from legroom.model.profile import Change, Comparison, KeyCost, Leak, ObservationCost, Profile
 from legroom.rendering.console import document
 from legroom.rendering.document import (
     Bar,
@@ -30,7 +30,7 @@ from legroom.rendering.document import (
     section,
     verdict,
 )
-from legroom.units import format_size
+from legroom.units import format_size, plural
 
 SHOWN_LINES = 6
 SHOWN_KEYS = 12
@@ -225,20 +225,19 @@ def _parallel_parts(profile: Profile) -> Iterator[Part]:
     if profile.parallel:
         table = Table(["side by side", "memory", "of it shared", "alone, each"], "lrrr")
         for row in profile.parallel:
-            table.add(_envs_text(row), *(format_size(n) for n in (row.pss, row.shared, row.uss_per_env)))
+            table.add(plural(row.envs, "env"), *(format_size(n) for n in (row.pss, row.shared, row.uss_per_env)))
         yield table
         bars = [
-            Bar(_envs_text(row), (Segment("shared.among them", row.shared), Segment("envs.own", row.pss - row.shared)))
+            Bar(
+                plural(row.envs, "env"),
+                (Segment("shared.among them", row.shared), Segment("envs.own", row.pss - row.shared)),
+            )
             for row in profile.parallel
         ]
         yield Bars(f"Memory of copies of {profile.env} side by side", bars)
         yield _scaling_text(profile)
     if profile.scaling.why:
         yield Note(f"note: {profile.scaling.why}", "yellow" if not profile.parallel else "dim")
-
-
-def _envs_text(row: ParallelRow) -> str:
-    return f"{row.envs:,} env{'s' if row.envs > 1 else ''}"
 
 
 def _scaling_text(profile: Profile) -> str:

@@ -21,10 +21,10 @@ from legroom.rendering.item_text import allocator_lines, error_text, peak_bars, 
 from legroom.rendering.layout import SCREEN_LINES, SCREEN_WIDTH, draw
 from legroom.rendering.prediction_text import FITS_STYLES, finding_text, footprint_data, need_text, shortfall
 from legroom.rendering.run_file import run_data
-from legroom.units import format_size
+from legroom.units import format_size, plural
 
 SHOWN_PLACES = 3
-SMALL_SHARE = 0.005  # a smaller one would be shown as 0 %
+SMALL_SHARE, ALL = 0.01, "--all lists them"  # what is not shown without --all
 TIMELINE_POINTS = 6_000  # of the timeline, which is looked at closely
 POINTS, STEPS, MOST_AREAS, LONGEST_SOURCE, MOST_REQUESTS = 600, 200, 300, 200, 40  # of a document
 NO_LINE = "(no line of the program)"
@@ -143,16 +143,16 @@ def by_line(seen: Rehearsal) -> list[SourceLine]:
 
 
 class _Shown(NamedTuple):
-    """How much of a bill is shown: items and lines from a share on, and so many lines, notes and wrapped reasons."""
+    """How much of a bill is shown: items and lines from a share on, and so many lines, notes and lines of a table."""
 
     share: float = 0.0
     lines: int | None = None
     notes: int | None = None
-    wrapped: int | None = None
+    table_lines: int | None = None
 
 
 # of the text, whichever leaves a screen first; --all shows what that leaves out
-SCREENS = (_Shown(SMALL_SHARE, 12, 6), _Shown(SMALL_SHARE, 8, 6, 3), _Shown(0.02, 6, 4, 0), _Shown(0.05, 4, 3, 0))
+SCREENS = (_Shown(SMALL_SHARE, 5, 4, 9), _Shown(SMALL_SHARE, 4, 3, 5), _Shown(0.02, 4, 2, 1), _Shown(0.05, 3, 1, 1))
 
 
 def program_document(prediction: ProgramPrediction, *, everything: bool = False) -> Document:
@@ -171,7 +171,9 @@ def program_document(prediction: ProgramPrediction, *, everything: bool = False)
 def _document(prediction: ProgramPrediction, shown: _Shown) -> Document:
     seen, footprint = prediction.rehearsal, prediction.footprint
     parts: list[Part] = []
-    if seen.stopped != "failed" or seen.updates:  # before that, what it holds says nothing about its training
+    if (
+        seen.stopped != "failed" or seen.updates or seen.card is not None
+    ):  # before that, what it holds says nothing about its training
         parts += [Section("Peaks", list(_peaks(prediction))), *_over_time(prediction)]
         parts.append(Section("Host memory", [_item_table(footprint, shown, gpu=False)]))
         if seen.card is not None:
@@ -179,10 +181,7 @@ def _document(prediction: ProgramPrediction, shown: _Shown) -> Document:
             title = "What holds GPU memory at the peak, by line and module"
             parts.append(Section(title, [line_table(seen, shown)]))
         parts += peak_bars([(footprint.name, footprint)], prediction.budget)
-    notes = list(closing_lines(prediction))
-    if rest := len(notes[shown.notes :]) if shown.notes is not None else 0:
-        notes = [*notes[: shown.notes], Note(f"{rest} more notes; --all lists them", "dim")]
-    parts += section("To know", notes)
+    parts += section("To know", closing_lines(prediction, shown.notes))
     parts.append(Section("Command", [shlex.join(seen.command)], folded=True))
     style = FITS_STYLES[prediction.fits or (None if prediction.so_far else prediction.fits)]
     title = f"{footprint.name}: {progress_line(seen)}"
@@ -268,8 +267,7 @@ def needs_text(prediction: ProgramPrediction) -> str:
 def progress_line(seen: Rehearsal) -> str:
     """Return how far the rehearsal came, and why it ended."""
     what = "call" if seen.jax_alone else "optimizer step"
-    steps = f"{seen.updates:,} {what}{'s' if seen.updates != 1 else ''}"
-    steps += " of large functions" if what == "call" else ""
+    steps = plural(seen.updates, what) + (" of large functions" if what == "call" else "")
     why = {
         "repeats": f"{seen.repeats:,} repeats, stopped because nothing new happened",
         "finished": "the program ended",
@@ -320,14 +318,13 @@ def _item_table(footprint: Footprint, shown: _Shown, *, gpu: bool) -> Table:
     items = sorted(alike, key=lambda item: -item.total)
     large = [item for item in items if item.total >= shown.share * sum(item.total for item in items)]
     rest = items[len(large) :]
-    most_lines = None if shown.wrapped is None else 1 + len(large) + bool(rest) + shown.wrapped
-    table = Table([f"on the {'GPU' if gpu else 'host'} at the peak", "size", "±", "why"], "lrrw", most_lines)
+    table = Table([f"on the {'GPU' if gpu else 'host'} at the peak", "size", "±", "why"], "lrrw", shown.table_lines)
     for item in large:
         name = item.name.removeprefix("host.").removeprefix("gpu.")
         table.add(name, format_size(item.total), error_text(item), why_text(item))
     if rest:
         nbytes = sum(item.total for item in rest)
-        table.add(f"{len(rest)} smaller", format_size(nbytes), "", "--all lists them", style="dim")
+        table.add(plural(len(rest), "smaller item"), format_size(nbytes), "", ALL, style="dim")
     return table
 
 
@@ -352,29 +349,32 @@ def line_table(seen: Rehearsal, shown: _Shown) -> Table:
         share = f"{line.nbytes / whole:.0%}"
         table.add(place_text(line.file, line.line), format_size(line.nbytes), share, source_of(line))
     if rest := lines[len(large) :]:
-        nbytes, others = sum(line.nbytes for line in rest), f"{len(rest)} other{'s' * (len(rest) > 1)}"
-        share = f"{nbytes / whole:.0%}" if nbytes >= SMALL_SHARE * whole else ""
-        table.add(others, format_size(nbytes), share, "--all lists them", style="dim")
+        nbytes = sum(line.nbytes for line in rest)
+        share = f"{nbytes / whole:.0%}" if nbytes >= whole / 200 else ""
+        table.add(plural(len(rest), "other"), format_size(nbytes), share, ALL, style="dim")
     return table
 
 
-def closing_lines(prediction: ProgramPrediction) -> Iterator[Part]:
-    """Yield findings, notes and assumptions."""
-    for finding in prediction.footprint.findings:
-        yield finding_text(finding)
-    for same in prediction.rehearsal.same_runs:
-        yield Note(f"note: {same_run_text(same)}", "dim")
-    for note in prediction.footprint.notes:
-        yield Note(f"note: {note}", "dim")
-    for each in prediction.footprint.assumed:
-        yield Note(f"assumed: {place_text(each.file, each.line)}: {each.what}, {each.count:,} times", "dim")
+def closing_lines(prediction: ProgramPrediction, most: int | None) -> Iterator[Note]:
+    """Findings, notes and assumptions, the first of each kind where not all are asked for."""
+    footprint = prediction.footprint
+    same = [same_run_text(each) for each in prediction.rehearsal.same_runs]
+    notes = list(dict.fromkeys(f"note: {note}" for note in (*same, *footprint.notes)))
+    assumed = [
+        f"assumed: {place_text(each.file, each.line)}: {each.what}, {each.count:,} times" for each in footprint.assumed
+    ]
+    yield from map(finding_text, footprint.findings)
+    for what, lines in (("notes", notes), ("assumptions", assumed)):
+        shown = lines if most is None or len(lines) <= most + 1 else lines[:most]
+        yield from (Note(line, "dim") for line in shown)
+        if rest := len(lines) - len(shown):
+            yield Note(f"{rest} more {what}: {ALL}", "dim")
 
 
 def same_run_text(same: SameRun) -> str:
     """Return which run file would be the same as a model that the program makes."""
     run = same.run
-    envs = f"{run.env.n_envs} env{'s' if run.env.n_envs > 1 else ''}"
-    env = f"{run.env.id}, {envs}" if run.env.id else envs
+    env = (f"{run.env.id}, " if run.env.id else "") + plural(run.env.n_envs, "env")
     given = "".join(f", {name}={value}" for name, value in run.hyperparams.items() if isinstance(value, int | float))
     at = place_text(same.file, same.line)
     return f"{at}: the same as a run of {run.algo} ({run.policy.name}, {env}{given}); -o run.yaml writes its run file"

@@ -173,7 +173,7 @@ def _follow(
                 meter.sample()
                 if record.began and record.samples and lookout.sees(record.samples[-1]):
                     display.say(
-                        f"memory is about to run out ({lookout.why}): writing a checkpoint, then continuing with less"
+                        f"memory is about to run out ({lookout.why}): writing a checkpoint, then using less memory"
                     )
                     _signal(child, signal.SIGUSR1)
                 stop.look()

@@ -94,7 +94,7 @@ def test_everything_is_on_the_gpu_where_there_is_one_and_its_band_is_wide() -> N
     items = {item.name: item for item in footprint.items}
     assert items["envs.states"].place is Place.GPU
     assert items["network.activations"].error == 5000
-    assert "GPU's compiler plans otherwise" in items["network.activations"].why
+    assert "GPU's compiler plans differently" in items["network.activations"].why
     assert footprint.at(Phase.START) == 700_000_000  # tracing and compiling take the host's memory all the same
 
 

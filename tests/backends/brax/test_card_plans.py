@@ -219,7 +219,7 @@ def test_whose_environment_is_billed_is_said_where_the_file_names_none(tmp_path:
     file.write_text("ppo: {num_envs: 512, batch_size: 128, num_minibatches: 4, unroll_length: 10}\n")
     with collected_notes() as notes:
         read(str(file), like="robot:default")
-    assert any(note.startswith("WARNING: billed with the environment of robot:default") for note in notes)
+    assert any(note.startswith("WARNING: predicted with the environment of robot:default") for note in notes)
 
 
 def test_a_run_that_brax_refuses_is_never_shown_as_one_that_fits() -> None:

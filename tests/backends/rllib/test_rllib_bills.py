@@ -132,7 +132,7 @@ def test_fit_says_in_a_line_that_it_does_not_turn_rllibs_settings(target, capsys
         main(["fit", target, "--backend", "rllib", "--ram", "8GiB", "--mode", "arithmetic"])
     told = capsys.readouterr()
     assert (ended.value.code, told.out, len(told.err.splitlines())) == (2, "", 1)
-    assert "fit does not turn RLlib's settings" in told.err and "legroom predict" in told.err
+    assert "fit cannot change RLlib's settings" in told.err and "legroom predict" in told.err
 
 
 def test_a_cluster_is_no_option_of_predict(capsys):

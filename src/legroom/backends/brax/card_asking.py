@@ -59,7 +59,7 @@ def brax_notes(run: Run, device: str, machine: Machine) -> tuple[str, ...]:
 
 def _compiler_note(known: Scaled, of: str) -> str:
     if known.plan is None:
-        said = f"temporaries are as XLA's CPU compiler plans those {of}; a GPU's compiler decides for itself"
+        said = f"temporaries are as XLA's CPU compiler plans those {of}; the GPU's compiler plans differently"
         return f"{said}: ±{GPU_ERROR:.0%} of the temporaries. {_how_to_ask()}"
     said = f"temporaries are as XLA's compiler for a {known.plan.card} plans those {of}"
     if known.same_card:

@@ -133,7 +133,7 @@ def _captured(task: Task, say: Say, sizes: Sizes | None = None) -> Captured:
         run = with_sizes(run, sizes, sizes.batch if "target" in task else MARKED_EVAL_ENVS)
     if (run.env.kwargs.get("config_overrides") or {}).get("impl") == "warp":
         raise BadInput(
-            f"env {run.env.id!r}: Warp's physics are no part of XLA's plan", path=run.source,
+            f"env {run.env.id!r}: Warp's physics are not part of XLA's plan", path=run.source,
             hint="impl: jax, or predict the program that trains it: legroom predict -- python train.py",
         )  # fmt: skip
     say("tracing brax's training step")

@@ -134,7 +134,7 @@ def _temporary_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
         share = max(share, UNEVEN_ERROR)
     said = f"as XLA for {'the CPU' if known.plan is None else known.plan.card} plans it"
     if device is Place.GPU and known.plan is None:
-        said += "; a GPU's compiler plans otherwise"
+        said += "; the GPU's compiler plans differently"
 
     def item(name: str, nbytes: float, why: str) -> Item:
         error = round(share * nbytes)
