@@ -105,10 +105,12 @@ def carry_out(asked: Asked) -> int:
         say(document(check_json(checked) | _made_json(made, asked.dry_run) | known))
     elif asked.form is Format.TEXT:
         told = [f"{dropped:,} findings are in the baseline {asked.baseline}"] if dropped else []
-        text = check_document(checked, budget, everything=asked.everything)
+        found = check_document(checked, budget, everything=asked.everything)
         fixes: list[Any] = [*repairs, ""] if repairs and not made else list(repairs)
         fixes += fixes_text(made, checked, dry_run=asked.dry_run) if asked.fix and (made or not repairs) else ()
-        say([*fixes, *text, *told])
+        if fixes:
+            say(fixes)
+        say(replace(found, parts=[*found.parts, *told]))
     else:
         say(github_text(checked) if asked.form is Format.GITHUB else sarif_text(checked, chosen_rules()))
     return EXIT_FINDINGS if any(each.bad for each in checked) else EXIT_GOOD
