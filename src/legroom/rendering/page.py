@@ -165,7 +165,8 @@ def whole_page(document: Document) -> str:
 
 def fragment(document: Document) -> str:
     """What a notebook shows: the body with its style, which reaches nothing beside it."""
-    return f'<div class="legroom notebook"><style>{_IN_NOTEBOOK}</style>\n{body(document)}\n</div>'
+    inside = body(document, level=1 if document.title else 2)
+    return f'<div class="legroom notebook"><style>{_IN_NOTEBOOK}</style>\n{inside}\n</div>'
 
 
 def body(document: Document, level: int = 1) -> str:
