@@ -282,10 +282,8 @@ def test_a_probe_tells_what_lean_storage_would_do(probed: dict[str, dict]) -> No
         lean = run["with_lean_storage"]
         # a picture that never changes: nothing is left of 2048 x 2 screens and of the copy at flatten
         assert lean["host"]["peak"] < run["host"]["peak"] - 300_000_000
-        assert lean["price"] == ("free" if lean["slowdown"] <= 1 else "slower")
-        assert run["with_free_savings"]["lean_storage"] is (lean["price"] == "free")
-        if lean["price"] == "free":
-            assert run["with_free_savings"]["host"] == lean["host"]
+        assert lean["price"] == "free"  # however busy the machine
+        assert run["with_free_savings"] == {"host": lean["host"], "lean_storage": True}
 
 
 def test_a_lean_run_is_predicted_as_measured(probed: dict[str, dict]) -> None:

@@ -141,7 +141,7 @@ def look_at(subject: Subject, rules: Sequence[Rule] = RULES) -> Checked:
 
 def _note(subject: Subject) -> str:
     if subject.kind == "constants" and not subject.runs:
-        return "no algorithm found in this file; --like RUN, such as --like gameboy:default, checks more"
+        return "no algorithm found in this file; --set algo=PPO, or --like RUN with a run that has one, checks more"
     return ""
 
 

@@ -197,6 +197,7 @@ def rehearser(
     if cpu_only:
         machine = replace(machine, gpus=())
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
+    budget = replace(budget, host_only=ram is not None and budget.vram is None)
     beside = CONTEXT_BYTES + CONTEXT_ERROR  # the upper end, which the verdict counts too
     plan = RehearsalPlan(
         card=None if cpu_only else card_for(machine, budget.vram if vram else None),

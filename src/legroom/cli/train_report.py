@@ -14,6 +14,7 @@ from legroom.cli.writing import write_page
 from legroom.environments.own_code import own_code
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
+from legroom.model.outcome import Outcome
 from legroom.model.progress import Progress
 from legroom.named_runs import find_workload
 from legroom.rendering.console import complain, say
@@ -21,19 +22,20 @@ from legroom.rendering.document import Document
 from legroom.rendering.outcome_text import TrainingReport, outcome_document
 from legroom.rendering.printable import printable
 from legroom.training.progress_log import read_progress
+from legroom.training.request import Training
 from legroom.training.run_folder import LOG
-from legroom.training.train import Ended, Training
+from legroom.training.supervise import ChildRecord
 
 
 def report(
-    ended: Ended, training: Training, machine: Machine, target: str, *, json: bool, html: Path | None = None,
-    notes: Sequence[str] = (),
+    outcome: Outcome, record: ChildRecord, training: Training, machine: Machine, target: str, *, json: bool,
+    html: Path | None = None, notes: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Say how it ended, and write the page that was asked for.
 
     What cannot be written is said and is no error: the training is over, and its figures are in its folder.
     """
-    document = _say_outcome(ended, training, machine, target, json, notes)
+    document = _say_outcome(outcome, record, training, machine, target, json, notes)
     if html is not None:
         try:
             write_page(html, document)
@@ -43,14 +45,14 @@ def report(
             tell(f"written: {html}")
 
 
-def _all_of(name: str, ended: Ended, training: Training, machine: Machine) -> TrainingReport:
+def _all_of(name: str, outcome: Outcome, record: ChildRecord, training: Training, machine: Machine) -> TrainingReport:
     predicted = training.predicted
     return TrainingReport(
         name,
-        ended.outcome,
-        progress=_whole_progress(training.folder.path) or ended.record.progress,
-        samples=ended.record.samples,
-        moments=ended.record.moments,
+        outcome,
+        progress=_whole_progress(training.folder.path) or record.progress,
+        samples=record.samples,
+        moments=record.moments,
         host=predicted.host if predicted else None,
         gpu=predicted.gpu if predicted else None,
         at_host_peak=predicted.at_host_peak if predicted else (),
@@ -68,14 +70,20 @@ def _whole_progress(folder: Path) -> Sequence[Progress]:
 
 
 def _say_outcome(
-    ended: Ended, training: Training, machine: Machine, target: str, json: bool, notes: Sequence[str]
+    outcome: Outcome,
+    record: ChildRecord,
+    training: Training,
+    machine: Machine,
+    target: str,
+    json: bool,
+    notes: Sequence[str],
 ) -> Document:
     """Print how it ended; the same as a document."""
-    outcome, end, folder = ended.outcome, ended.record.end, training.folder.path
+    folder = training.folder.path
     if outcome.status == "failed":
         # without a last word there is only what Python wrote while it went down
-        sys.stderr.write(printable(end.get("traceback") or _log_tail(folder / LOG)))
-        step = ended.record.checkpoint_step
+        sys.stderr.write(printable(record.end.get("traceback") or _log_tail(folder / LOG)))
+        step = record.checkpoint_step
         way = (
             f"resume from step {step:,} with --resume --out {folder}"
             if step is not None
@@ -85,7 +93,7 @@ def _say_outcome(
     use = (backend_of(training.run).export_use, _export_command(training))
     name = training.asked.name if find_workload(target) else target  # which size of it had been chosen
     again = command_to_resume(folder, {target: name})
-    document = outcome_document(_all_of(name, ended, training, machine), folder, again=again, export=use)
+    document = outcome_document(_all_of(name, outcome, record, training, machine), folder, again=again, export=use)
     say(dumps(outcome.to_json() | {"notes": list(notes)}, indent=2) if json else document)
     return document
 

@@ -19,7 +19,8 @@ _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _INSTALLED = tuple(
     {
-        os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ""),  # an editable install of ours
+        os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + rest, "")
+        for rest in ("", "_workloads")  # an editable install of ours
     }
     | {
         os.path.join(folder, "")

@@ -95,7 +95,7 @@ def _allocator_json(footprint: Footprint, budget: Budget) -> dict[str, Any] | No
 
 
 def _lean_json(lean: LeanOption) -> dict[str, Any]:
-    return {"host": peak_data(lean.footprint.host), "price": lean.price, "slowdown": lean.slowdown}
+    return {"host": peak_data(lean.footprint.host), "price": lean.price, "slowdown": None}
 
 
 def predictions_document(
@@ -341,13 +341,11 @@ def _saves_more(p: Prediction) -> bool:
 
 
 def _price_text(lean: LeanOption) -> str:
-    if lean.slowdown is None:
-        return "bit-equal; speed not measured"
-    return f"bit-equal; storing and reading take {lean.slowdown:.1f}× as long"
+    return "bit-equal; may be slower" if lean.measured else "bit-equal; speed not measured"
 
 
 def _at_most(lean: LeanOption) -> str:
-    return "at most " if lean.slowdown is None else ""
+    return "" if lean.measured else "at most "
 
 
 def _savings_summary(predictions: Sequence[Prediction]) -> Iterator[str]:
@@ -358,7 +356,7 @@ def _savings_summary(predictions: Sequence[Prediction]) -> Iterator[str]:
             title = f"with every free saving ({', '.join(_free_names(p))})"
             lines.setdefault(title, []).append(f"{p.footprint.name} {format_size(p.free.host.nbytes)}")
         if p.lean is not None and _saves_more(p):
-            title = f"with lean storage ({_price_text(p.lean)}){', at most' if p.lean.slowdown is None else ''}"
+            title = f"with lean storage ({_price_text(p.lean)}){'' if p.lean.measured else ', at most'}"
             lines.setdefault(title, []).append(f"{p.footprint.name} {format_size(p.lean.footprint.host.nbytes)}")
     yield from (f"{title}: {', '.join(runs)}" for title, runs in lines.items())
 

@@ -84,6 +84,7 @@ def profile_document(profile: Profile, comparison: Comparison | None = None, *, 
     if leak.lines:
         found = Note(f"found by {leak.found_by}, in a separate pass", "dim")
         parts.append(Section("Lines that leak", [_line_table(leak, lines), *([found] if everything else [])]))
+    parts += [f"kept in: {container}" for container in leak.kept_in]
     if cost is not None:
         parts.append(Section("Observations", list(_observation_parts(cost, keys))))
     parts += section("Copies side by side, each in its own process", _parallel_parts(profile))

@@ -219,6 +219,8 @@ def verdict_line(prediction: ProgramPrediction) -> str:
     if footprint.unknown:
         return f"unknown whether it fits: {'; '.join(footprint.unknown)}"
     needs = need_text(footprint, budget) or "no limit is known"
+    if budget.host_only and footprint.gpu is not None:
+        needs += f"; {gpu_text(prediction)}"
     if seen.retried is not None and seen.retried.retried is not None and (prediction.fits or prediction.so_far):
         first, place = seen.out_of_memory[0], place_text(*seen.retried.retried)
         needs = f"out of GPU memory at {place_text(first.file, first.line)}, went on with less at {place}"
@@ -256,12 +258,18 @@ def _skipped_steps(seen: Rehearsal) -> str:
 def needs_text(prediction: ProgramPrediction) -> str:
     """Return the upper ends of both peaks, each with its budget."""
     footprint, budget = prediction.footprint, prediction.budget
-    peaks = [("GPU", footprint.gpu, budget.vram), ("host", footprint.host, budget.ram)]
-    return ", ".join(
-        f"{place} up to {format_size(peak.high)}" + (f" of {format_size(budget.usable(limit))}" if limit else "")
-        for place, peak, limit in peaks
-        if peak is not None
-    )
+    host = f"host up to {format_size(footprint.host.high)}"
+    host += f" of {format_size(budget.usable(budget.ram))}" if budget.ram else ""
+    return f"{gpu_text(prediction)}, {host}" if footprint.gpu is not None else host
+
+
+def gpu_text(prediction: ProgramPrediction) -> str:
+    """Return the upper end of the GPU's peak with its budget, or how to give one."""
+    assert prediction.footprint.gpu is not None
+    needs, budget = f"GPU up to {format_size(prediction.footprint.gpu.high)}", prediction.budget
+    if budget.vram:
+        return f"{needs} of {format_size(budget.usable(budget.vram))}"
+    return f"{needs} (compared with none; --gpu or --vram names one)" if budget.host_only else needs
 
 
 def progress_line(seen: Rehearsal) -> str:

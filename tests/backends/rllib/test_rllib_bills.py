@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legroom.backends.rllib.items import on_one_machine, role_items, runner_request, shadow_of, step_nbytes
+from legroom.backends.rllib import items
+from legroom.backends.rllib.items import on_one_machine, runner_request, shadow_of, step_nbytes
 from legroom.backends.rllib.ray_base import RayFigures
 from legroom.backends.rllib.translation import rllib_plan
 from legroom.backends.sb3.base_figures import BaseFigures
@@ -51,7 +52,7 @@ def footprint_of(run):
 
 
 def runner_items(run):
-    return role_items(run, rllib_plan(run), evidence_of(run), FIGURES).runner
+    return tuple(items.runner_items(run, rllib_plan(run), evidence_of(run)))
 
 
 def test_a_step_has_observation_action_reward_and_what_the_policy_put_out():

@@ -25,7 +25,7 @@ from legroom.backends.program.journals import Journals
 from legroom.backends.program.launching import Writes
 from legroom.backends.program.program_bill import predicted
 from legroom.backends.program.rehearsing import FILES, ProgramSeen, RehearsalPlan, read_journals
-from legroom.errors import BadInput
+from legroom.errors import BadInput, in_python
 from legroom.machine import probe
 from legroom.machine.gpu_table import find_gpu
 from legroom.machine.temporary_folder import temporary_folder
@@ -66,6 +66,7 @@ class rehearse:  # noqa: N801  used as a statement, like open()
 
     _inside = False
 
+    @in_python()
     def __init__(
         self, gpu: str | None = None, *, vram: str | int | None = None, ram: str | int | None = None,
         values: str = "assume", keep_writes: bool = False,

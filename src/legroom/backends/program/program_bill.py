@@ -382,7 +382,8 @@ def _unknown(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
     yield from rehearsal.unseen
     yield from _unseen_end(rehearsal)
     ended = rehearsal.stopped in ("finished", "repeats", "updates")
-    if ended and rehearsal.torch and rehearsal.had_card and rehearsal.card is None:
+    no_question = budget is not None and budget.host_only
+    if ended and rehearsal.torch and rehearsal.had_card and rehearsal.card is None and not no_question:
         yield "the program put nothing on the GPU: no GPU verdict (does it ask for device='cuda'?)"
     for each in rehearsal.sizes_assumed:
         yield f"{_at(each.file, each.line)}: a size was assumed ({each.what}); --values real would compute it"

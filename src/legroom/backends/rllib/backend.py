@@ -48,7 +48,7 @@ class RllibBackend(Backend):
         return VOCABULARY
 
     def script_drafts(self, text: str, path: str) -> list[Draft]:
-        from legroom.backends.rllib.script_drafts import drafts
+        from legroom.backends.rllib.script_calls import drafts
 
         return drafts(text, path)
 

@@ -8,7 +8,7 @@ step, a shorter run, no replay buffer saved with PPO (which has none).
 """
 
 from legroom.backends.sb3 import ladders
-from legroom.backends.sb3.bill.lean import slowdown
+from legroom.backends.sb3.bill.lean import storage_price
 from legroom.model.evidence import Evidence
 from legroom.model.knob import Knob
 from legroom.model.run import Run
@@ -17,7 +17,7 @@ from legroom.model.run import Run
 LEAN_STORAGE = Knob(
     "memory.rollout", "free", "bits",
     "observations are stored losslessly, repeats once; the rollout is not copied to be flattened",
-    ladders.lean_storage, slowdown, also=("memory.replay",))
+    ladders.lean_storage, storage_price, also=("memory.replay",))
 SB3_KNOBS: tuple[Knob, ...] = (
     LEAN_STORAGE,
     Knob("env.workers", "free", "bits",
