@@ -20,7 +20,7 @@ from typing import Any
 
 from bench.results import write_section
 from legroom.explaining import explain_file
-from legroom.rendering.explanation_text import explanation_text
+from legroom.rendering.explanation_text import explanation_document
 from legroom.rendering.layout import draw
 
 OWN = Path(__file__).parent.parent / "tests" / "explaining" / "texts"
@@ -45,7 +45,7 @@ def mistakes(path: Path, expected: dict[str, Any]) -> list[str]:
     for key in NUMBERS:
         if key in expected and not _same(getattr(found, key), expected[key]):
             wrong.append(f"{key} {getattr(found, key)}, not {expected[key]}")
-    page = " ".join(draw(explanation_text(found, None), width=200, colour=False).lower().split())
+    page = " ".join(draw(explanation_document(found, None), width=200, colour=False).lower().split())
     wrong += [f"does not say {words!r}" for words in expected.get("has", ()) if words not in page]
     return wrong + [f"says {words!r}" for words in expected.get("lacks", ()) if words in page]
 

@@ -13,7 +13,7 @@ from explain_fixtures import EXPECTED, NAMES, TEXTS
 
 from legroom.explaining import explain_file
 from legroom.explaining.explain import TAIL_BYTES
-from legroom.rendering.explanation_text import explanation_text
+from legroom.rendering.explanation_text import explanation_document
 from legroom.rendering.layout import draw
 
 LEGROOM = str(Path(sys.executable).parent / "legroom")
@@ -80,7 +80,7 @@ def test_a_terminal_as_standard_input_does_not_wait_for_typing() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_page_fits_a_small_terminal(name: str) -> None:
-    page = draw(explanation_text(explain_file(TEXTS / name)), width=80, colour=False)
+    page = draw(explanation_document(explain_file(TEXTS / name)), width=80, colour=False)
     lines = page.splitlines()
     assert len(lines) <= 22
     assert all(len(line) <= 80 for line in lines)
@@ -88,7 +88,7 @@ def test_a_page_fits_a_small_terminal(name: str) -> None:
 
 
 def test_the_whole_page_of_the_mine_s_error() -> None:
-    page = draw(explanation_text(explain_file(TEXTS / "seed_mine.txt")), width=80, colour=False)
+    page = draw(explanation_document(explain_file(TEXTS / "seed_mine.txt")), width=80, colour=False)
     assert page == (
         "Host memory (RAM and swap) ran out: the system refused one array of 105.0 GiB.\n"
         "array: n_steps 2,048 × n_envs 4 × observation (17, 49, 71, 58), float32\n"

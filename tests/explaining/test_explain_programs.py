@@ -16,7 +16,7 @@ from explain_fixtures import TEXTS, text_of
 from legroom.errors import BadInput
 from legroom.explaining import Explanation, explain, explain_file
 from legroom.explaining import explain as explain_module
-from legroom.rendering.explanation_text import explanation_text
+from legroom.rendering.explanation_text import explanation_document
 from legroom.rendering.layout import draw
 
 GIB = 1 << 30
@@ -25,7 +25,7 @@ LEGROOM = str(Path(sys.executable).parent / "legroom")
 
 
 def page_of(found: Explanation) -> str:
-    return " ".join(draw(explanation_text(found, None), width=200, colour=False).lower().split())
+    return " ".join(draw(explanation_document(found, None), width=200, colour=False).lower().split())
 
 
 def refused(path: object) -> str:
@@ -123,7 +123,7 @@ def test_a_buffer_s_size_is_not_taken_from_another_buffer_s_message() -> None:
 )  # fmt: skip
 def test_a_command_line_in_the_log_is_the_program_of_the_suggestion(line: str, command: str) -> None:
     found = explain(f"{line}\nstarting\n{text_of('cuda_message_only.txt')}")
-    page = draw(explanation_text(found), width=150, colour=False)
+    page = draw(explanation_document(found), width=150, colour=False)
     assert f"legroom predict --vram 15.77GiB -- {command}\n" in page
     assert "YOUR COMMAND" not in page
     assert shlex.split(found.command).count("--") == 1

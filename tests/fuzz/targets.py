@@ -293,10 +293,10 @@ def _read_and_check(name: str, data: bytes) -> None:
 
 def run_explain(data: bytes) -> None:
     from legroom.explaining import explain_stream
-    from legroom.rendering.explanation_text import explanation_json, explanation_text
+    from legroom.rendering.explanation_text import explanation_document, explanation_json
 
     found = explain_stream(io.BytesIO(data))
-    assert explanation_text(found) and json.loads(explanation_json(found))
+    assert explanation_document(found) and json.loads(explanation_json(found))
 
 
 def run_storing(data: bytes) -> None:
@@ -320,7 +320,7 @@ class _AnsweringHere:
 
     async def ask(self, path: str, query: Any, body: bytes, own: Any = None, gone: Any = None) -> Any:
         from legroom.serving.answering import response_to
-        from legroom.serving.answering_child import _answer
+        from legroom.serving.answers import _answer
         from legroom.serving.questions import Here
 
         asked = {"path": path, "query": dict(query), "body": body.decode("utf-8", "surrogateescape")}
@@ -331,8 +331,7 @@ class _AnsweringHere:
 
 async def _asked(method: str, path: str, query: bytes, body: bytes) -> None:
     from legroom.serving.app import Page
-    from legroom.serving.guard import Guard
-    from legroom.serving.settings import Settings
+    from legroom.serving.guard import Guard, Settings
 
     settings, sent = Settings(port=80), []
     scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": query,

@@ -9,7 +9,7 @@ from legroom.errors import BadInput
 from legroom.model.profile import Leak, Profile, Scaling
 from legroom.profiling.baseline import compare, read_baseline
 from legroom.rendering.layout import draw
-from legroom.rendering.profile_text import profile_json, profile_text
+from legroom.rendering.profile_text import profile_document, profile_json
 
 MIB = 1 << 20
 BEFORE = Profile(
@@ -30,7 +30,7 @@ def verdicts(comparison):
 
 
 def said(profile, comparison):
-    return draw(profile_text(profile, comparison), width=100, colour=False)
+    return draw(profile_document(profile, comparison), width=100, colour=False)
 
 
 def test_noise_is_passed_over_in_silence(tmp_path):

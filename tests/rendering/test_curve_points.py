@@ -5,7 +5,7 @@ import math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legroom.rendering.curve_points import Stretch, phase_stretches, thin
+from legroom.rendering.curves import Stretch, phase_stretches, thin
 
 
 def test_thinning_keeps_every_spike_and_both_ends():

@@ -11,16 +11,26 @@ from legroom.model.progress import Moment
 from legroom.model.trace import Sample, Trace
 from legroom.reading import read
 from legroom.rendering import page
-from legroom.rendering.columns import fit_columns
-from legroom.rendering.figures.bars import Bar, Limit, Segment, bar_of, stacked_bars
-from legroom.rendering.figures.curves import Layer, curve, timeline
-from legroom.rendering.figures.tables import item_table, text_table
+from legroom.rendering.bars import bars_drawing
+from legroom.rendering.curves import curves_drawing
+from legroom.rendering.document import Bar, Bars, Curves, Document, Layer, Limit, Note, Section, Segment, Table
+from legroom.rendering.item_text import bar_of, item_table
 from legroom.rendering.kinds import KINDS, kind_of
-from legroom.rendering.layout import Styled, Table, draw
-from legroom.rendering.page import whole_page
+from legroom.rendering.layout import draw, fit_columns
+from legroom.rendering.page import body, table_html, whole_page
+from legroom.rendering.prediction_text import footprint_document
 from legroom.units import GIB, MIB
 
 RUNS = ("mine:full", "gameboy:default", "fire:original", "robot:default", "ninja:parallel")
+
+
+def bars(drawn: list[Bar], limits: tuple[Limit, ...] | list[Limit] = (), own: int | None = None) -> str:
+    return bars_drawing(Bars("Memory", drawn, limits, own))
+
+
+def reward(points: list[tuple[float, float]]) -> str:
+    layer = Layer("reward", "var(--trainer)", [y for _, y in points])
+    return curves_drawing(Curves("reward", [x for x, _ in points], [layer], stacked=False, unit="number"))
 
 
 def parsed(html: str) -> ElementTree.Element:
@@ -37,7 +47,7 @@ def test_the_segments_of_a_bar_add_up_to_the_peak(name: str, device: str) -> Non
         if peak is None:
             assert bar is None
             continue
-        drawn = parsed(stacked_bars([bar], [Limit(8 * GIB, "RAM given")]))
+        drawn = parsed(bars([bar], [Limit(8 * GIB, "RAM given")]))
         segments = [int(one.get("data-nbytes")) for one in drawn.iter("g")]
         assert sum(segments) == bar.nbytes == peak.nbytes
         widths = [float(rect.get("width").rstrip("%")) for g in drawn.iter("g") for rect in g.iter("rect")]
@@ -52,42 +62,49 @@ def test_the_segments_of_a_bar_add_up_to_the_peak(name: str, device: str) -> Non
 def test_names_from_outside_cannot_break_out() -> None:
     hostile = '<script>alert("x")</script>&\'"'
     bar = Bar(hostile, (Segment(f"rollout.{hostile}", MIB, hostile),), 0, 2 * MIB, hostile)
-    html = stacked_bars([bar], [Limit(MIB, hostile)], title=hostile)
-    html += timeline([0, 1], [Layer(hostile, "var(--ink)", [1, 2])], name="x", title=hostile, description=hostile,
-                     limit=Limit(2, hostile), marks=[Moment(0.5, "retreat", hostile)])  # fmt: skip
-    html += curve([(0, 1), (1, 2)], name="y", title=hostile)
+    layers = [Layer(hostile, "var(--ink)", [1, 2])]
+    marks = [Moment(0.5, "retreat", hostile)]
+    table = Table([hostile, hostile], "lw")
+    table.add(hostile, Note(hostile, "red"))
+    parts = [
+        Bars(hostile, [bar], [Limit(MIB, hostile)]),
+        Curves(hostile, [0, 1], layers, said=hostile, limit=Limit(2, hostile), marks=marks),
+        Curves(hostile, [0, 1], layers, stacked=False, unit="number"),
+        Section(hostile, [table, hostile]), Section(hostile, [hostile], folded=True),
+    ]  # fmt: skip
+    html = body(Document(hostile, Note(f"{hostile}: {hostile}", "green"), parts, hostile))
     assert "<script" not in html and parsed(html) is not None
 
 
 def test_a_limit_is_drawn_where_it_is_near_and_named_in_any_case() -> None:
     bar = Bar("run", (Segment("rollout", GIB),))
-    near, far = stacked_bars([bar], [Limit(2 * GIB, "RAM")]), stacked_bars([bar], [Limit(1000 * GIB, "RAM")])
+    near, far = bars([bar], [Limit(2 * GIB, "RAM")]), bars([bar], [Limit(1000 * GIB, "RAM")])
     assert near.count('class="cap"') == 1 and "RAM: 2.0 GiB" in near
     assert far.count('class="cap"') == 0 and "RAM: 1000.0 GiB" in far
 
 
 def test_other_limits_are_named_only_where_they_are_on_the_scale() -> None:
     bar = Bar("run", (Segment("rollout", GIB),))
-    html = stacked_bars([bar], [Limit(2 * GIB, "mine"), Limit(1000 * GIB, "a card"), Limit(GIB, "another")])
+    html = bars([bar], [Limit(2 * GIB, "mine"), Limit(1000 * GIB, "a card"), Limit(GIB, "another")])
     assert "mine: 2.0 GiB" in html and "another: 1.0 GiB" in html and "a card" not in html
-    assert "mine: 1000.0 GiB, beyond this scale" in stacked_bars([bar], [Limit(1000 * GIB, "mine")])
+    assert "mine: 1000.0 GiB, beyond this scale" in bars([bar], [Limit(1000 * GIB, "mine")])
 
 
 def test_the_scale_is_made_for_the_own_bar_and_a_far_longer_one_is_broken() -> None:
     own, near, far = (Bar(str(n), (Segment("rollout", n * GIB),)) for n in (1, 3, 102))
     widths = [
         float(rect.get("width", "").rstrip("%"))
-        for rect in parsed(stacked_bars([own, near, far], own=0)).iter("rect")
+        for rect in parsed(bars([own, near, far], own=0)).iter("rect")
         if rect.get("y")  # not of the legend
     ]
     assert widths == [pytest.approx(100 / 3.06, abs=0.01), pytest.approx(300 / 3.06, abs=0.01), pytest.approx(98.039)]
-    html = stacked_bars([own, near, far], own=0)
+    html = bars([own, near, far], own=0)
     assert html.count('class="gap"') == 2 and "broken bar, 33 times this scale" in html  # 102 of 3.06
-    assert 'class="gap"' not in stacked_bars([own, near, far])
+    assert 'class="gap"' not in bars([own, near, far])
 
 
 def test_the_band_is_a_whisker_at_its_ends() -> None:
-    html = stacked_bars([Bar("run", (Segment("rollout", 100),), 50, 196)])  # the scale ends at 1.02 x 196 = 199.92
+    html = bars([Bar("run", (Segment("rollout", 100),), 50, 196)])  # the scale ends at 1.02 x 196 = 199.92
     ends = {line.get("x1") for line in parsed(html).iter("line") if line.get("class") == "whisker"}
     assert ends == {"25.010%", "98.039%"}
 
@@ -114,11 +131,11 @@ def test_items_are_coloured_by_what_they_are_for(item: str, kind: str) -> None:
 
 def test_a_timeline_shows_phases_the_prediction_its_limit_and_what_happened() -> None:
     times, phases = [0.0, 1.0, 2.0, 3.0], ["start", "collect", "update", "update"]
-    html = timeline(
-        times, [Layer("measured", "var(--ink)", [1 * GIB, 2 * GIB, 3 * GIB, 2 * GIB])], name="host", title="Host",
-        phases=phases, predicted=Peak(3 * GIB, 2 * GIB, 4 * GIB, Phase.UPDATE), limit=Limit(5 * GIB, "RAM"),
+    html = curves_drawing(Curves(
+        "Host", times, [Layer("measured", "var(--ink)", [1 * GIB, 2 * GIB, 3 * GIB, 2 * GIB])],
+        phases=phases, predicted=[Peak(3 * GIB, 2 * GIB, 4 * GIB, Phase.UPDATE)], limit=Limit(5 * GIB, "RAM"),
         marks=[Moment(1.5, "retreat", "out of memory"), Moment(2.0, "checkpoint", "checkpoint at step 10")],
-    )  # fmt: skip
+    ))  # fmt: skip
     tree = parsed(html)
     said = [title.text for title in tree.iter("title")]
     assert {"start", "collect", "update", "measured"} <= set(said)
@@ -128,17 +145,15 @@ def test_a_timeline_shows_phases_the_prediction_its_limit_and_what_happened() ->
 
 
 def test_too_little_to_draw_is_nothing_and_much_stays_small() -> None:
-    assert timeline([], [Layer("m", "red", [])], name="a", title="") == ""
-    assert (
-        curve([(1.0, 2.0)], name="a", title="") == "" and curve([(0, float("nan")), (1, 1)], name="a", title="") == ""
-    )
-    long = timeline(range(100_000), [Layer("m", "red", [i % 977 for i in range(100_000)])], name="a", title="long")
+    assert curves_drawing(Curves("", [], [Layer("m", "red", [])])) == ""
+    assert reward([(1.0, 2.0)]) == "" and reward([(0, float("nan")), (1, 1)]) == ""
+    long = curves_drawing(Curves("long", range(100_000), [Layer("m", "red", [i % 977 for i in range(100_000)])]))
     assert len(long) < 40_000
 
 
 @pytest.mark.parametrize("values", [(-3.0, -3.0), (0.0, 0.0), (1e9, 2e9), (-1e-4, 1e-4), (497.0, 500.0)])
 def test_every_reward_has_a_scale(values: tuple[float, float]) -> None:
-    tree = parsed(curve([(0, values[0]), (1, values[1])], name="r", title="reward"))
+    tree = parsed(reward([(0, values[0]), (1, values[1])]))
     (path,) = [one for one in tree.iter("path") if one.get("class") == "curve"]
     ys = [float(point.split(",")[1]) for point in path.get("d")[1:].split("L")]
     assert all(0 <= y <= 300 for y in ys)
@@ -146,18 +161,18 @@ def test_every_reward_has_a_scale(values: tuple[float, float]) -> None:
 
 def test_tables_are_well_formed_and_list_every_item() -> None:
     footprint = predict(read("gameboy:default"), mode="arithmetic", device="cuda")
-    cells = [cell.text for cell in parsed(item_table(footprint)).iter("td")]
+    cells = [cell.text for cell in parsed(table_html(item_table(footprint))).iter("td")]
     assert all(item.name in cells for item in footprint.items if item.total)
     summed = Table(["a", "b"], "lr")
     summed.add("x", "1")
     summed.add("all", "1", style="bold")
-    last = list(parsed(text_table(summed)).iter("tr"))[-1]
+    last = list(parsed(table_html(summed)).iter("tr"))[-1]
     assert [cell.get("class") for cell in last.iter("span")] == ["strong", "strong"]
 
 
 def test_pages_and_fragments_ask_nobody_for_anything() -> None:
     footprint = predict(read("gameboy:default"), mode="arithmetic", device="cuda")
-    for html in (whole_page("x", [stacked_bars([bar_of(footprint)])]), footprint._repr_html_()):
+    for html in (whole_page(footprint_document(footprint)), footprint._repr_html_()):
         assert not re.search(r"https?:|<script|<link|<img|@import|url\(", html)
         assert not re.search(r"<[^>]* style=", html)  # a strict content security policy would drop it
 
@@ -211,9 +226,7 @@ def test_every_text_has_enough_contrast(scheme: str) -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 200])
 def test_a_table_fits_the_width_and_never_breaks_a_number(width: int) -> None:
     made = Table(["knob", "price", "saved", "host peak", "why"], "llrrw", spare=("saved",))
-    made.add(
-        "memory.micro_batch", Styled("changes-learning", "red"), "105.1 GiB", "773.5 MiB", "it goes in pieces " * 4
-    )
+    made.add("memory.micro_batch", Note("changes-learning", "red"), "105.1 GiB", "773.5 MiB", "it goes in pieces " * 4)
     made.add("env.workers", "free", "1.3 GiB", "210.4 GiB", "workers without torch")
     lines = draw([made], width=width, colour=False).splitlines()
     assert max(map(len, lines)) <= width

@@ -13,9 +13,9 @@ from legroom.backends.program.program_bill import predicted
 from legroom.errors import BadInput
 from legroom.model.rehearsal import CardSeen, HostSeen, ProgramPrediction, Rehearsal, SourceLine
 from legroom.model.verdict import Budget
-from legroom.rendering.pages.program_page import program_body
+from legroom.rendering.page import body as body_of
 from legroom.rendering.program_document import is_rehearsal, prediction_from
-from legroom.rendering.program_text import by_line, program_json, source_of, verdict_line
+from legroom.rendering.program_text import by_line, program_document, program_json, source_of, verdict_line
 from legroom.units import GIB, MIB
 
 
@@ -51,7 +51,7 @@ def test_it_comes_back_as_it_was(document: dict[str, Any]) -> None:
     assert again.footprint.gpu == first.footprint.gpu and again.footprint.host == first.footprint.host
     assert [source_of(line) for line in by_line(again.rehearsal)] == ["loss = net(x)", "net = Net().cuda()"]
     assert len(again.rehearsal.points) <= 600 and max(row[1] for row in again.rehearsal.points) == 4_999 * MIB // 10
-    body = program_body(again)
+    body = body_of(program_document(again, everything=True), level=3)
     assert "<svg" in body and "What holds GPU memory at the peak" in body and "<h1" not in body
     assert len(json.dumps(document)) < 150_000  # the page takes files of up to 200 kB
 
@@ -62,7 +62,7 @@ def test_no_file_that_it_names_is_read_and_nothing_becomes_markup(document: dict
     for line in document["runs"][0]["program"]["areas"]:
         line.update(file=str(secret), line=1, source="<img src=x onerror=boom()>")
     document["runs"][0]["name"] = "<script>boom()</script>"
-    body = program_body(prediction_from(document))
+    body = body_of(program_document(prediction_from(document), everything=True), level=3)
     assert "password" not in body and "<script" not in body and "<img" not in body and "&lt;img" in body
 
 

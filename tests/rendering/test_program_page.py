@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from legroom.backends.program.program_bill import predicted
-from legroom.model.footprint import Assumed
+from legroom.model.footprint import Assumed, Footprint, Item, Place
+from legroom.model.prediction import Prediction
 from legroom.model.rehearsal import (
     CardSeen,
     Filling,
@@ -17,9 +18,11 @@ from legroom.model.rehearsal import (
     SourceLine,
 )
 from legroom.model.verdict import Budget
+from legroom.reading import read
 from legroom.rendering.layout import draw
-from legroom.rendering.pages.program_page import program_page
-from legroom.rendering.program_text import program_text
+from legroom.rendering.page import whole_page
+from legroom.rendering.prediction_text import comparison_document
+from legroom.rendering.program_text import program_document
 from legroom.units import GIB, MIB
 
 LINES = (
@@ -44,7 +47,7 @@ def rehearsed(**changes: object) -> Rehearsal:
 
 
 def shown(prediction: ProgramPrediction) -> str:
-    return draw(program_text(prediction), width=100, colour=False)
+    return draw(program_document(prediction), width=100, colour=False)
 
 
 def test_the_verdict_is_first_and_the_bill_adds_up() -> None:
@@ -109,7 +112,45 @@ def test_an_old_torch_leaves_it_unknown() -> None:
 
 
 def test_the_page_has_timeline_steps_and_zoom_and_no_script() -> None:
-    page = program_page(predicted(rehearsed(), Budget(16 * GIB, 8 * GIB)))
+    page = whole_page(program_document(predicted(rehearsed(), Budget(16 * GIB, 8 * GIB)), everything=True))
     assert "<script" not in page and "http://" not in page.replace("http://www.w3.org", "")
     assert page.count('type="radio"') == 4
     assert "optimizer step 2" in page
+
+
+def test_a_large_bill_leaves_a_screen_and_all_of_it_is_asked_for() -> None:
+    roles = ("weights", "gradients", "optimizer", "activations", "batch", "temporaries")
+    lines = tuple(
+        SourceLine("/x/net.py", at, (200 >> at // 3) * MIB + 9, "forward", f"Net.layer{at}", roles[at % 6])
+        for at in range(40)
+    )
+    whole = sum(line.nbytes for line in lines)
+    card = CardSeen(0, 1, whole, whole + 2 * MIB, tuple((role, whole // 6) for role in roles), lines, lines[0], "", 0)
+    assumed = tuple(Assumed("/x/train.py", at, "a value is 0", 7) for at in range(20))
+    filling = tuple(Filling(MIB << at, 0, 1.0, 0.0, "/x/buffers.py", at) for at in range(12))
+    seen = rehearsed(card=card, assumed=assumed, host=HostSeen(GIB, GIB, 0, 1, filling))
+    prediction = predicted(seen, Budget(16 * GIB, 8 * GIB))
+    text = shown(prediction)
+    assert len(text.splitlines()) <= 40
+    assert "others" in text and "--all lists them" in text and not re.search(r" 0%( |$)", text, re.M)
+    everything = draw(program_document(prediction, everything=True), width=100, colour=False)
+    assert all(f"net.py:{line.line} " in everything for line in lines) and everything.count("assumed: ") == 20
+
+
+def test_a_program_that_failed_before_its_first_step_gets_no_bill() -> None:
+    seen = rehearsed(stopped="failed", exit_code=1, updates=0, card=None, points=(), failure="No module named 'x'")
+    text = shown(predicted(seen, Budget(16 * GIB, 8 * GIB)))
+    assert "No module named 'x'" in text and "host peak" not in text and "on the host at the peak" not in text
+    assert "the program failed (exit code 1)" in text
+
+
+def test_what_is_alike_is_one_row_and_what_is_noted_of_several_runs_is_one_note() -> None:
+    worker = Filling(GIB, 0, 0.0, 0.0, "/x/buffers.py", 9)
+    prediction = predicted(rehearsed(host=HostSeen(GIB, GIB, 0, 1, (worker,) * 5)), Budget(16 * GIB, 8 * GIB))
+    text = shown(prediction)
+    assert len(re.findall(r"^\S*buffers.py:9 ", text, re.M)) == 1 and "5.0 GiB" in text
+    runs = [
+        Footprint(name, (Item("runtime.base", GIB, Place.HOST, ""),), "cpu", notes=("as XLA says",)) for name in "ab"
+    ]
+    predictions = [Prediction(read("mine:small"), one, one, Budget(16 * GIB), True) for one in runs]
+    assert draw(comparison_document(predictions), width=100, colour=False).count("as XLA says") == 1

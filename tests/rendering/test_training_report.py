@@ -6,7 +6,7 @@ from pathlib import Path
 from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome
 from legroom.model.progress import Progress
 from legroom.rendering.layout import draw
-from legroom.rendering.outcome_text import outcome_text
+from legroom.rendering.outcome_text import TrainingReport, outcome_document
 
 MIB = 1 << 20
 OUTCOME = Outcome(
@@ -22,9 +22,10 @@ OUTCOME = Outcome(
 )  # fmt: skip
 
 
-def report(outcome=OUTCOME, directory=Path("runs/a"), **rest):
+def report(outcome=OUTCOME, directory=Path("runs/a"), *, run="runs/a", progress=(), again=""):
     export = ("with SB3", "legroom export runs/a model.zip")
-    return draw(outcome_text(outcome, directory, export=export, **rest), width=100, colour=False)
+    whole = TrainingReport(run, outcome, progress)
+    return draw(outcome_document(whole, directory, again=again, export=export), width=100, colour=False)
 
 
 def test_the_whole_report():
@@ -33,7 +34,8 @@ def test_the_whole_report():
     assert (
         report(run="mine:small", progress=progress)
         == """\
-mine:small: finished after 8,192 steps in 1 h 20 min
+Finished after 8,192 steps in 1 h 20 min.
+mine:small
 
 peak memory                     predicted   measured  difference
 host (libraries counted once)  1000.0 MiB  900.0 MiB      -10.0%
@@ -62,7 +64,7 @@ def test_what_did_not_finish_says_why_and_how_to_go_on():
     failed = replace(OUTCOME, status="failed", error="at step 8,192: ValueError: no such block", resume="approximate")
     text = report(failed, Path("my runs/a"), run="run.yaml", again="legroom train run.yaml --timesteps 9000 --resume")
     assert "at step 8,192: ValueError: no such block" in text
-    assert "approximately" in text
+    assert "not bit-exact" in text
     assert "  legroom train run.yaml --timesteps 9000 --resume\n" in text
     assert "no checkpoint to continue from" in report(replace(failed, resume=None))
 

@@ -71,7 +71,7 @@ def _forgive_refusals(seen):
 
 def test_a_slider_changes_the_verdict_and_the_keyboard_moves_it(seen):
     page = seen.page
-    assert seen.text("#verdict").startswith("Fits with")
+    assert seen.text("#verdict").startswith("Fits: needs")
     before = seen.drawn()
     page.focus(_slider(N_STEPS))
     for _ in range(6):  # 8192 -> 12288, 16384, ... 65536
@@ -82,17 +82,17 @@ def test_a_slider_changes_the_verdict_and_the_keyboard_moves_it(seen):
     assert page.get_attribute(_slider(N_STEPS), "aria-valuetext") == "65,536"
     # 65,536 steps x 2 envs x 12 x 144 x 160 B are 33.75 GiB, and SB3 copies them once
     assert 67.5 < float(page.inner_text("#host .bar .of b").removesuffix(" GiB")) < 69
-    assert seen.text("#verdict").startswith("Does not fit: it may need")
+    assert seen.text("#verdict").startswith("Does not fit: needs")
     page.click(f'[data-key="{N_STEPS}"] .back')
     page.wait_for_timeout(300)
-    assert page.input_value(_field(N_STEPS)) == "8192" and seen.text("#verdict").startswith("Fits with")
+    assert page.input_value(_field(N_STEPS)) == "8192" and seen.text("#verdict").startswith("Fits: needs")
 
 
 def test_a_card_brings_the_gpu_and_its_verdict_in_words(seen):
     seen.page.select_option("#card", "GeForce RTX 4070")
     seen.drawn(1)
     seen.page.wait_for_timeout(200)
-    assert "to spare on an RTX 4070, and" in seen.text("#verdict")
+    assert "free on a GeForce RTX 4070" in seen.text("#verdict")
     assert seen.page.is_visible("#gpu .bar") and "RTX 4080: 16.0 GiB" in seen.text("#gpu .limits")
 
 
@@ -125,12 +125,12 @@ def test_fit_is_taken_over_and_downloaded(seen, tmp_path):
     page.wait_for_selector("#verdict.bad")
     assert seen.text("#verdict").startswith("Does not fit")
     page.click("#fit")
-    page.wait_for_selector("#fitted .plan li")
-    assert "memory.rollout" in seen.text("#fitted") and "→ lean" in seen.text("#fitted")
+    page.wait_for_selector("#fitted .plan table")
+    assert "memory.rollout" in seen.text("#fitted") and "lean" in seen.text("#fitted")
     before = seen.drawn()
     page.click("text=Apply")
     seen.drawn(before)
-    assert seen.text("#verdict").startswith("Fits with")
+    assert seen.text("#verdict").startswith("Fits: needs")
     with page.expect_download() as download:
         page.click("#download")
     file = tmp_path / "kept.yaml"
@@ -230,7 +230,7 @@ def test_a_pasted_script_is_predicted_and_what_it_does_not_say_is_asked_for(star
     )
     page.keyboard.press("Control+Enter")
     start.drawn()
-    assumed = "Assuming observations of 84×84×3 uint8 and defaults for env.n_envs: Fits with"
+    assumed = "If observations are 84×84×3 uint8 and env.n_envs has its default, it fits: needs"
     assert start.text("#verdict").startswith(assumed)
     assert "does not define what the environment observes" in start.text("#assumed")
     page.fill('[data-key="env.spaces.observation.shape"] input', "3, 240, 256")
@@ -238,7 +238,7 @@ def test_a_pasted_script_is_predicted_and_what_it_does_not_say_is_asked_for(star
     page.fill(_field(N_ENVS), "1")
     page.wait_for_selector("#assumed", state="hidden")
     page.wait_for_timeout(500)
-    assert start.text("#verdict").startswith("Fits with")
+    assert start.text("#verdict").startswith("Fits: needs")
     # 1,024 steps x 1 env x 3 x 240 x 256 B are 180 MiB, and SB3 copies them once
     assert "rollout.observations: 180.0 MiB" in page.inner_html("#host")
 
@@ -313,7 +313,7 @@ def test_a_plan_of_another_budget_is_marked_and_made_again(seen):
     page.fill("#ram", "4GiB")
     page.wait_for_selector("#verdict.bad")
     page.click("#fit")
-    page.wait_for_selector("#fitted .plan li")
+    page.wait_for_selector("#fitted .plan table")
     page.evaluate(
         "const box = document.getElementById('fitted'); window.seen = [];"
         "new MutationObserver(() => window.seen.push(box.className)).observe(box, {attributes: true})"

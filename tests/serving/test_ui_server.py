@@ -12,8 +12,7 @@ from bench.ui_requests import GOOD, malformed
 from bench.ui_server import LEGROOM, Server, serving, start
 
 from legroom.installing import install_command
-from legroom.serving.guard import Guard
-from legroom.serving.settings import Settings
+from legroom.serving.guard import Guard, Settings
 
 MOST_RSS = 70_000_000
 SPY = "import pathlib, os; pathlib.Path(os.environ['SPY_FILE']).write_text('imported')\n"
@@ -82,7 +81,7 @@ def test_named_runs_and_the_started_one_are_there(server):
             answer = server.ask("POST", "/api/plan", {"runs": [shown["run"]], "gpu": "RTX 4090"})
             assert answer.status == 200, (name, answer.body)
             assert answer.json()["runs"][0]["verdict"]["words"].startswith(
-                ("Fits with", "Does not fit:", "Unknown whether it fits:")
+                ("Fits: needs", "Does not fit:", "Unknown whether it fits:", "Invalid, ")
             )
 
 
@@ -98,12 +97,16 @@ def test_several_runs_are_drawn_side_by_side_and_one_by_phases(server):
 def test_fit_says_what_each_knob_buys_and_gives_a_file_that_fits(server, tmp_path):
     shown = server.ask("GET", "/api/run?name=gameboy:default").json()
     told = server.ask("POST", "/api/fit", {"run": shown["run"], "ram": "4GiB", "gpu": "RTX 4070"}).json()
-    assert told["fits"] and told["verdict"]["words"].startswith("Fits with ")
+    assert told["fits"] and "Fits 4.0 GiB of RAM" in told["drawn"]
     assert [turn["name"] for turn in told["knobs"]] and {turn["price"] for turn in told["knobs"]} <= {"free", "slower"}
     file = tmp_path / "fitted.yaml"
     file.write_text(told["file"])
     command = [*LEGROOM, "predict", str(file), "--mode", "arithmetic", "--ram", "4GiB", "--gpu", "RTX 4070"]
-    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode == 0
+    asked = {"runs": [told["run"]], "ram": "4GiB", "gpu": "RTX 4070"}
+    (run,) = server.ask("POST", "/api/plan", asked).json()["runs"]
+    assert " ".join(said.stdout.split()).startswith(run["verdict"]["words"])  # the page says what the terminal says
 
 
 def test_a_dropped_file_comes_back_as_runs_and_as_yaml(server):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from legroom.errors import BadInput
-from legroom.model.footprint import Peak
+from legroom.model.footprint import Peak, Phase
 from legroom.model.outcome import MeasuredPeak, MeasuredPeaks, Outcome
 from legroom.model.run import Run
 from legroom.model.sealed import Damaged, Newer, seal, unseal
@@ -29,7 +29,7 @@ RUN = Run.model_validate(
         "hyperparams": {"n_steps": 32}, "seed": 3,
     }
 )  # fmt: skip
-PREDICTED = Predicted(Peak("collect", 100, 90, 110), None, (("runtime", 100),), (("runtime", 100),))
+PREDICTED = Predicted(Peak(100, 90, 110, Phase.COLLECT), None, (("runtime", 100),), (("runtime", 100),))
 OUTCOME = Outcome("stopped", 40, MeasuredPeaks(MeasuredPeak(1, 2)), parameters_sha256="ab" * 32)
 
 
@@ -56,6 +56,10 @@ def test_no_flipped_bit_changes_what_a_document_says(folder: RunFolder, name: st
         except Damaged:
             continue
         assert found == said, f"bit {bit}"  # of a space between two values
+
+
+def test_a_prediction_is_read_as_it_was_kept(folder: RunFolder) -> None:
+    assert folder.predicted() == PREDICTED and folder.predicted().host.phase is Phase.COLLECT
 
 
 def test_damaged_documents_are_kept_aside_and_derived_anew(folder: RunFolder) -> None:

@@ -102,14 +102,15 @@ def test_a_training_leaves_what_the_contract_says(trained):
         f"step-{step:012d}" for step in (512, 576, 640)
     ]
     said = " ".join(done.stdout.split())  # wherever lines end
-    assert "finished after 640 steps" in said and "predicted" in said
+    assert "Finished after 640 steps" in said and "predicted" in said
 
 
 def test_its_page_shows_memory_against_the_prediction_reward_and_outcome(trained):
     _, out, done = trained
     assert "written: " in done.stderr
     page, outcome = page_of(out.parent / "page.html"), json.loads((out / "outcome.json").read_text())
-    assert "finished after 640 steps" in page.text and outcome["parameters_sha256"] in page.text
+    assert "Finished after 640 steps" in page.text
+    assert outcome["parameters_sha256"] and outcome["parameters_sha256"] not in page.text + done.stdout
     peak = outcome["peaks"]["host"]
     assert f"{peak['measured'] / 2**20:.1f} MiB" in page.text and f"{peak['predicted'] / 2**20:.1f} MiB" in page.text
     assert any("checkpoint at step 512" in title for title in page.titles)

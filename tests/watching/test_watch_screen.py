@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from tests.watching.watch_helpers import ENVIRONMENT, LEGROOM, PYTHON
 
 from legroom.model.trace import Forecast, MemoryLimit, Sample
+from legroom.rendering.document import Document, Note
 from legroom.rendering.watch_text import WatchDisplay, live_line
 
 ROWS, COLUMNS = 20, 80
@@ -92,10 +93,10 @@ def test_what_is_drawn_stays_below_what_the_command_writes() -> None:
     display.memory(sample(60, trainer=160, workers=50), limit, None)
     drawn = terminal.rows[terminal.row + 1 :]
     assert drawn[0].endswith("210.0 MiB of 8.0 GiB · GPU 3.0 GiB · workers 50.0 MiB · 1 min") and not any(drawn[1:])
-    display.end(iter(["the end"]))
+    display.end(Document("", Note("the end"), ()))
     shown = [line for line in terminal.lines() if line]
     expected = [text for n in range(1, 60, 2) for text in (f"{n:>3}% done", f"line {n}")]
-    assert shown == [*expected, "the end"]
+    assert shown == [*expected, "legroom watch: the end"]
 
 
 def test_the_line_says_workers_gpu_limit_and_forecast() -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from legroom.cli.writing import write_text
+from legroom.cli.writing import show, write_text
 from legroom.errors import Unseen
 from legroom.fitting.predictor import Predictor, predictor_at_once
 from legroom.model.machine import Machine
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName, Mode
-from legroom.rendering.console import say, status, told
-from legroom.rendering.layout import Part
+from legroom.rendering.console import status, told
+from legroom.rendering.document import Document
 from legroom.scheduling.requests import System
 
 
@@ -87,14 +87,6 @@ class Answer:
             return
         write_text("-o", self.output, file(shlex.join(["legroom", *sys.argv[1:]])))
 
-    def say(self, document: Callable[[], str], text: Callable[[], Iterable[Part]], page: Callable[[], str]) -> None:
-        """Print the document or the text, and write the page where `--html` says.
-
-        Raises:
-            BadInput: it cannot be written.
-        """
-        if self.html is not None:
-            write_text("--html", self.html, page())
-        say(document() if self.json else text())
-        if self.html is not None and not self.json:
-            say(f"written: {self.html}")
+    def say(self, data: Callable[[], str], document: Document) -> None:
+        """Print the result, and write its page where it was asked for."""
+        show(data, document, json=self.json, html=self.html)

@@ -18,8 +18,7 @@ from legroom.cli.writing import Force, Html, check_writable
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.model.program_plan import Savings
 from legroom.model.trace import Watched
-from legroom.rendering.attach_text import TRAIN, attached_document, attached_text
-from legroom.rendering.attached_plan import attached_plan_text
+from legroom.rendering.attached_text import TRAIN, attached_document, attached_plan_document, attached_report
 from legroom.rendering.console import say
 from legroom.rendering.watch_text import watched_json
 from legroom.units import parse_size
@@ -106,7 +105,7 @@ def run(
                 watch(command or [], limit=limit, display=shown, signals=signals, environment=attached.environment)
             )
             said = attached.notes(), attached.stored(), attached.predicted()
-            text = attached_text(found, *said, wanted=tuple(what), vram=vram_nbytes)
+            text = attached_report(found, *said, wanted=tuple(what), vram=vram_nbytes)
             document = watched_json(found, **attached_document(*said))
             report(found, display, text, document, out=out, html=html, json=json)
     return EXIT_GOOD if found.exit_code is None else found.exit_code
@@ -132,7 +131,7 @@ def _to_fit(command: Sequence[str], ram: str | None, vram: str | None, *, has_gp
     if seen.stopped == "failed":
         raise BadInput(f"the program fails when it is rehearsed: {seen.failure or 'see its own output'}",
                        hint="legroom train -- COMMAND runs it anyway")  # fmt: skip
-    say(attached_plan_text(plan, command), aside=True)
+    say(attached_plan_document(plan, command), aside=True)
     return None if plan.best is None else plan.best.savings
 
 

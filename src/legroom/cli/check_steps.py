@@ -24,8 +24,15 @@ from legroom.reading.constants import walked_settings
 from legroom.reading.project_file import Project, read_project
 from legroom.reading.yamls import parse_yaml
 from legroom.rendering.console import document, say
-from legroom.rendering.findings_formats import github_text, sarif_text
-from legroom.rendering.findings_text import check_json, check_text, fixes_text, rule_text, rules_text
+from legroom.rendering.findings_text import (
+    check_document,
+    check_json,
+    fixes_text,
+    github_text,
+    rule_text,
+    rules_text,
+    sarif_text,
+)
 
 FixedFile = tuple[str, list[Fix], str]  # path, fixes made, the change as a diff
 
@@ -98,10 +105,12 @@ def carry_out(asked: Asked) -> int:
         say(document(check_json(checked) | _made_json(made, asked.dry_run) | known))
     elif asked.form is Format.TEXT:
         told = [f"{dropped:,} findings are in the baseline {asked.baseline}"] if dropped else []
-        text = check_text(checked, budget, everything=asked.everything)
+        found = check_document(checked, budget, everything=asked.everything)
         fixes: list[Any] = [*repairs, ""] if repairs and not made else list(repairs)
         fixes += fixes_text(made, checked, dry_run=asked.dry_run) if asked.fix and (made or not repairs) else ()
-        say([*fixes, *text, *told])
+        if fixes:
+            say(fixes)
+        say(replace(found, parts=[*found.parts, *told]))
     else:
         say(github_text(checked) if asked.form is Format.GITHUB else sarif_text(checked, chosen_rules()))
     return EXIT_FINDINGS if any(each.bad for each in checked) else EXIT_GOOD

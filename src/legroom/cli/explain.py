@@ -17,7 +17,7 @@ from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.explaining import explain_file, explain_stream
 from legroom.explaining.explain import no_log
 from legroom.rendering.console import say
-from legroom.rendering.explanation_text import MOST_ADVICE, explanation_json, explanation_text
+from legroom.rendering.explanation_text import MOST_ADVICE, explanation_document, explanation_json
 
 
 def run(
@@ -40,5 +40,5 @@ def run(
         if file == "-" and (what := no_log(os.fstat(sys.stdin.fileno()))):
             raise BadInput(f"standard input is a {what}", hint="dmesg | legroom explain -")
     found = explain_stream(sys.stdin.buffer) if file == "-" else explain_file(Path(file))
-    say(explanation_json(found) if json else explanation_text(found, None if everything else MOST_ADVICE))
+    say(explanation_json(found) if json else explanation_document(found, None if everything else MOST_ADVICE))
     return EXIT_GOOD if found.recognised else EXIT_FINDINGS

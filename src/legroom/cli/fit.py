@@ -36,15 +36,15 @@ from legroom.model.verdict import Budget
 from legroom.named_runs import find_workload
 from legroom.reading import read, read_all
 from legroom.rendering.console import say
-from legroom.rendering.plan_text import plan_json, plan_text, verdict_text
+from legroom.rendering.plan_text import plan_document, plan_json, verdict_text
 from legroom.rendering.run_file import plan_file
 from legroom.rendering.tier_table import (
+    host_tiers_document,
     host_tiers_json,
-    host_tiers_text,
+    recommendation_document,
     recommendation_json,
-    recommendation_text,
+    tiers_document,
     tiers_json,
-    tiers_text,
     train_command,
 )
 from legroom.units import MIB
@@ -164,12 +164,6 @@ def run(
     return _fit_one(target, wanted, look, answer, grow=grow, again=again(ram=ram), budget=asked)
 
 
-def _pages() -> Any:
-    from legroom.rendering.pages import plan_page  # only for --html
-
-    return plan_page
-
-
 def _predictor(run: Run, look: Look, *, grow: bool = False) -> Predictor:
     """Return what predicts variants of the run; meanwhile a terminal shows what arithmetic says at once."""
     quick = look.at_once(run)
@@ -194,9 +188,7 @@ def _fit_one(
     answer.write_run(plan.fits, partial(plan_file, plan))
     job = scheduler_options.job_of(plan.after, answer.system, by_legroom=True) if answer.system and plan.fits else None
     more = {"job": job} if answer.system else {}
-    answer.say(
-        partial(plan_json, plan, answer.notes, **more), partial(plan_text, plan), lambda: _pages().plan_page(plan)
-    )
+    answer.say(partial(plan_json, plan, answer.notes, **more), plan_document(plan))
     if job is not None and not answer.json:
         say(f"\n{job['text']}\n")
     if not answer.json and plan.fits:
@@ -223,8 +215,7 @@ def _fit_tiers(
             gpu = one.machine.gpus[0]
             rows.append(plan_tier(gpu.total, look.budget, predictor, card=gpu.name, **how))
     rows.sort(key=lambda row: row.vram)
-    text = partial(tiers_text, run.name, rows)
-    answer.say(partial(tiers_json, rows, answer.notes), text, lambda: _pages().tiers_page(run.name, rows))
+    answer.say(partial(tiers_json, rows, answer.notes), tiers_document(run.name, rows))
     return EXIT_GOOD if all(row.plan.fits for row in rows) else EXIT_FINDINGS
 
 
@@ -237,8 +228,7 @@ def _host_tiers(name: str, runs: Sequence[Run], budgets: Sequence[Budget], look:
         for budget in sorted(budgets, key=lambda each: each.ram or 0):
             alike = first_that_fits(predictors, runs, budget)[1] if len(runs) > 1 else None
             plans.append(alike or fit(first.run, budget, first))
-    text = partial(host_tiers_text, name, plans)
-    answer.say(partial(host_tiers_json, plans, answer.notes), text, lambda: _pages().host_tiers_page(name, plans))
+    answer.say(partial(host_tiers_json, plans, answer.notes), host_tiers_document(name, plans))
     return EXIT_GOOD if all(plan.fits for plan in plans) else EXIT_FINDINGS
 
 
@@ -250,8 +240,7 @@ def _recommend(
     with look.showing(f"fitting {default}"):
         found = recommend(predictors, in_order(workload, runs), look.budget)
     answer.write_run(found.shown.fits, partial(plan_file, found.shown))
-    text = partial(recommendation_text, workload, found, again)
-    answer.say(partial(recommendation_json, found, again), text, lambda: _pages().recommendation_page(workload, found))
+    answer.say(partial(recommendation_json, found, again), recommendation_document(workload, found, again))
     if answer.system is not None and found.shown.fits and not answer.json:
         say(f"\n{scheduler_options.job_of(found.shown.after, answer.system, by_legroom=True)['text']}")
     return EXIT_GOOD if found.shown.fits else EXIT_FINDINGS

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from legroom.cli import options, rehearse
 from legroom.cli.params import EXAMPLE, filled_in, places_in, read_params, run_text
-from legroom.cli.writing import Force, Html, check_writable, write_text
+from legroom.cli.writing import Force, Html, check_writable, show
 from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, BadInput
 from legroom.fitting.param_search import find_frontier, find_largest
 from legroom.model.param import Number, Param, ParamSearch, Trial
 from legroom.model.program_plan import Attached, ProgramPlan, Savings
 from legroom.model.rehearsal import ProgramPrediction
-from legroom.rendering.attached_plan import attached_plan_json, attached_plan_text
+from legroom.rendering.attached_text import attached_plan_document, attached_plan_json
 from legroom.rendering.console import complain, say, status
-from legroom.rendering.param_text import refusal_text, search_json, search_text, trial_line
+from legroom.rendering.param_text import refusal_text, search_document, search_json, trial_line
 from legroom.rendering.program_text import first_line
 
 Params = Annotated[
@@ -79,18 +80,9 @@ def run(
     found = _search(params, command, rehearsed, quiet=json)
     if found.refused:
         raise BadInput(refusal_text(found), hint="give values that the program accepts")
-    if html is not None:
-        from legroom.rendering.pages.param_page import param_page
-
-        write_text("--html", html, param_page(found))
-    if json:
-        say(search_json(found))
-    else:
-        say(search_text(found))
-        if found.best is not None:
-            say(run_text(command, params, found.best.params))
-        if html is not None:
-            say(f"written: {html}")
+    show(partial(search_json, found), search_document(found), json=json, html=html)
+    if found.best is not None and not json:
+        say(run_text(command, params, found.best.params))
     return EXIT_GOOD if found.fits else EXIT_FINDINGS
 
 
@@ -98,7 +90,7 @@ def _attach(command: Sequence[str], rehearsed: rehearse.Rehearser, *, has_gpu: b
     """Find the cheapest savings that make the program fit, and say how to run it with them."""
     plan = find_attached(command, rehearsed, has_gpu=has_gpu, quiet=json)
     _check_places(command, plan)
-    say(attached_plan_json(plan, command) if json else attached_plan_text(plan, command))
+    say(attached_plan_json(plan, command) if json else attached_plan_document(plan, command))
     if plan.plain.prediction.rehearsal.stopped == "failed":
         return EXIT_BAD_INPUT
     return EXIT_GOOD if plan.fits else EXIT_FINDINGS

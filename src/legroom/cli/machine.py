@@ -14,7 +14,7 @@ from legroom.machine import probe
 from legroom.machine.history import PastRun, band_scale, past_runs
 from legroom.model.machine import Machine
 from legroom.rendering.console import document, say
-from legroom.rendering.layout import Part, Table, verdict
+from legroom.rendering.document import Part, Table, verdict
 from legroom.units import format_size
 
 KEYS = ("ram", "limit", "limit_origin", "job", "available", "swap", "shm", "cores")

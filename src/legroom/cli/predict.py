@@ -18,7 +18,7 @@ from legroom.cli.help import OUTPUT, WHAT, rarely
 from legroom.cli.overrides import split_settings, with_backend
 from legroom.cli.told_notes import told_notes
 from legroom.cli.trusting import Trust, unknown_run, unseen_line, unseen_run
-from legroom.cli.writing import Force, Html, check_writable, write_text
+from legroom.cli.writing import Force, Html, check_writable, show
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, NotKnownYet, Unseen
 from legroom.fitting.priced import predict_all
 from legroom.machine import probe
@@ -29,7 +29,7 @@ from legroom.model.verdict import Budget
 from legroom.predicting.predict import unseen_env
 from legroom.reading import Unread, read_each
 from legroom.rendering.console import complain, say, status, told
-from legroom.rendering.prediction_text import comparison_text, estimate_text, prediction_json, prediction_text
+from legroom.rendering.prediction_text import estimate_text, prediction_json, predictions_document
 
 Runs = Annotated[list[str], typer.Argument(metavar="RUN...", help="train.py, run.yaml, ppo.yml:atari, mine:full")]
 ModeOption = Annotated[
@@ -245,21 +245,15 @@ def _show(
     predictions: Sequence[Prediction], unseen: Sequence[Unseen], unread: Sequence[Unread], html: Path | None,
     jobs: Sequence[dict[str, Any] | None] | None, notes: Sequence[str], *, json: bool, everything: bool, hint: str,
 ) -> None:  # fmt: skip
-    if html is not None and predictions:
-        from legroom.rendering.pages.prediction_page import prediction_page
-
-        write_text("--html", html, prediction_page(predictions))
-    if json:
-        more = [*map(unseen_run, unseen), *(unknown_run(each.name, str(each.reason)) for each in unread)]
-        say(prediction_json(predictions, more, jobs, notes))
-    elif len(predictions) == 1 and not unread:
-        say(prediction_text(predictions[0], everything=everything))
-    elif predictions:
-        say(comparison_text(predictions, unread))
+    more = [*map(unseen_run, unseen), *(unknown_run(each.name, str(each.reason)) for each in unread)]
+    data = partial(prediction_json, predictions, more, jobs, notes)
+    if predictions:
+        document = partial(predictions_document, predictions, unread)
+        show(data, document(everything), json=json, html=html, page=document(True) if html else None)
+    elif json:
+        say(data())
     if jobs and not json:
         say(f"\n{scheduler_options.job_text(jobs)}")
-    if html is not None and predictions and not json:
-        say(f"written: {html}")
     said = [str(one.reason) for one in unread] if not predictions and not json else []
     said += map(str, unseen)
     for line in said[:-1]:

@@ -10,14 +10,14 @@ import typer
 from legroom.cli import options
 from legroom.cli.help import OUTPUT, WHAT, rarely
 from legroom.cli.overrides import split_settings
-from legroom.cli.writing import Force, Html, check_writable, write_text
+from legroom.cli.writing import Force, Html, check_writable, write_page, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.model.profile import Comparison, Profile
 from legroom.profiling.baseline import compare, read_baseline
 from legroom.profiling.profile_env import FRAMES, MOST_ENVS, SEED, SNAPSHOT_INTERVAL, profile, write_cprofile
 from legroom.rendering.console import PLAIN_WIDTH, say, status
 from legroom.rendering.layout import draw
-from legroom.rendering.profile_text import profile_json, profile_text
+from legroom.rendering.profile_text import profile_document, profile_json
 
 NO_ENVS = ("0", "none")
 File = Path | None
@@ -95,7 +95,7 @@ def run(
             write_cprofile(env, cprofile, frames, **how)
     comparison = None if before is None else compare(found, before, str(baseline))
     _write_files(found, comparison, save=save, report=report, html=html)
-    say(profile_json(found, comparison) if json else profile_text(found, comparison, everything=everything))
+    say(profile_json(found, comparison) if json else profile_document(found, comparison, everything=everything))
     if not json:
         for file in filter(None, (save, report, html)):
             say(f"written: {file}")
@@ -126,8 +126,5 @@ def _write_files(
     if save is not None:
         write_text("--save", save, f"{profile_json(found)}\n")
     if report is not None:
-        write_text("--report", report, draw(profile_text(found, comparison), width=PLAIN_WIDTH, colour=False))
-    if html is not None:
-        from legroom.rendering.pages.profile_page import profile_page
-
-        write_text("--html", html, profile_page(found, comparison))
+        write_text("--report", report, draw(profile_document(found, comparison), width=PLAIN_WIDTH, colour=False))
+    write_page(html, profile_document(found, comparison, everything=True))

@@ -16,15 +16,15 @@ import typer
 
 from legroom.cli import options, scheduler_options
 from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
-from legroom.cli.writing import Force, Html, check_writable, write_text
+from legroom.cli.writing import Force, Html, check_writable, show, write_text
 from legroom.errors import BadInput, LegroomError
 from legroom.machine import probe
 from legroom.machine.gpu_table import find_gpu
 from legroom.model.machine import Gpu, Machine
 from legroom.model.rehearsal import ProgramPrediction, Rehearsal
-from legroom.rendering.attached_plan import with_cure
+from legroom.rendering.attached_text import with_cure
 from legroom.rendering.console import complain, say, status
-from legroom.rendering.program_text import program_json, program_text
+from legroom.rendering.program_text import program_document, program_json
 from legroom.rendering.run_file import run_file
 from legroom.units import parse_size
 
@@ -143,17 +143,13 @@ def run(
         with status(f"rehearsing again with {', '.join(set(savings) - set(by_default()))} attached", show=not json):
             tried = with_savings(command, savings, options_given(output="kept"), has_gpu=not cpu_only)
         prediction = with_cure(prediction, tried, command)
-    if html is not None:
-        from legroom.rendering.pages.program_page import program_page
-
-        write_text("--html", html, program_page(prediction))
     job = scheduler_options.job_of(prediction.footprint, system, by_legroom=False) if system else None
     more = {"job": job} if system else {}
-    say(program_json(prediction, **more) if json else program_text(prediction, everything=everything))
+    told = program_document(prediction, everything=everything)
+    page = program_document(prediction, everything=True) if html else None
+    show(partial(program_json, prediction, **more), told, json=json, html=html, page=page)
     if job is not None and not json:
         say(f"\n{job['text']}")
-    if html is not None and not json:
-        say(f"written: {html}")
     if output is not None:
         _write_run(output, prediction.rehearsal)
     return prediction.exit_code

@@ -15,7 +15,7 @@ from legroom.cli.overrides import split_settings
 from legroom.cli.trusting import Trust, command_to_resume
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
 from legroom.rendering.console import say, status
-from legroom.rendering.sweep_text import SweepLine, sweep_text
+from legroom.rendering.sweep_text import SweepLine, sweep_document
 from legroom.sweeping.grid import parse_parameters
 from legroom.sweeping.sweep_grid import SweepTask, sweep_grid
 from legroom.sweeping.trial import DEFAULT_METRIC, MEASURES, TooLarge
@@ -125,7 +125,7 @@ def _tell(data: dict[str, Any], out: Path, line: SweepLine, *, json: bool) -> No
     """Print what came of it, with the command that goes on where a trial did not finish."""
     again = "" if all(trial["status"] == "finished" for trial in data["trials"]) else command_to_resume(out)
     if not json:
-        say(sweep_text(data, str(out), resume=again))
+        say(sweep_document(data, str(out), resume=again))
         return
     say(dumps(data, indent=2))
     if again:

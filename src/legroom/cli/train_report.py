@@ -10,7 +10,7 @@ from pathlib import Path
 
 from legroom.backends.base import backend_of
 from legroom.cli.trusting import command_to_resume
-from legroom.cli.writing import write_text
+from legroom.cli.writing import write_page
 from legroom.environments.own_code import own_code
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
@@ -18,7 +18,8 @@ from legroom.model.outcome import Outcome
 from legroom.model.progress import Progress
 from legroom.named_runs import find_workload
 from legroom.rendering.console import complain, say
-from legroom.rendering.outcome_text import TrainingReport, outcome_text
+from legroom.rendering.document import Document
+from legroom.rendering.outcome_text import TrainingReport, outcome_document
 from legroom.rendering.printable import printable
 from legroom.training.progress_log import read_progress
 from legroom.training.request import Training
@@ -34,22 +35,20 @@ def report(
 
     What cannot be written is said and is no error: the training is over, and its figures are in its folder.
     """
-    _say_outcome(outcome, record, training, target, json, notes)
+    document = _say_outcome(outcome, record, training, machine, target, json, notes)
     if html is not None:
-        from legroom.rendering.pages.training_page import training_page
-
         try:
-            write_text("--html", html, training_page(_for_page(outcome, record, training, machine)))
+            write_page(html, document)
         except BadInput as error:
             tell(str(error))
         else:
             tell(f"written: {html}")
 
 
-def _for_page(outcome: Outcome, record: ChildRecord, training: Training, machine: Machine) -> TrainingReport:
+def _all_of(name: str, outcome: Outcome, record: ChildRecord, training: Training, machine: Machine) -> TrainingReport:
     predicted = training.predicted
     return TrainingReport(
-        training.run.name,
+        name,
         outcome,
         progress=_whole_progress(training.folder.path) or record.progress,
         samples=record.samples,
@@ -71,8 +70,15 @@ def _whole_progress(folder: Path) -> Sequence[Progress]:
 
 
 def _say_outcome(
-    outcome: Outcome, record: ChildRecord, training: Training, target: str, json: bool, notes: Sequence[str]
-) -> None:
+    outcome: Outcome,
+    record: ChildRecord,
+    training: Training,
+    machine: Machine,
+    target: str,
+    json: bool,
+    notes: Sequence[str],
+) -> Document:
+    """Print how it ended; the same as a document."""
     folder = training.folder.path
     if outcome.status == "failed":
         # without a last word there is only what Python wrote while it went down
@@ -84,14 +90,12 @@ def _say_outcome(
             else "there is no checkpoint yet"
         )
         complain(f"{outcome.error} ({way}; log: {folder / 'train.log'})")
-    if json:
-        say(dumps(outcome.to_json() | {"notes": list(notes)}, indent=2))
-    else:
-        progress = _whole_progress(folder)
-        use = (backend_of(training.run).export_use, _export_command(training))
-        name = training.asked.name if find_workload(target) else target  # which size of it had been chosen
-        again = command_to_resume(folder, {target: name})
-        say(outcome_text(outcome, folder, run=name, progress=progress, again=again, export=use))
+    use = (backend_of(training.run).export_use, _export_command(training))
+    name = training.asked.name if find_workload(target) else target  # which size of it had been chosen
+    again = command_to_resume(folder, {target: name})
+    document = outcome_document(_all_of(name, outcome, record, training, machine), folder, again=again, export=use)
+    say(dumps(outcome.to_json() | {"notes": list(notes)}, indent=2) if json else document)
+    return document
 
 
 def _log_tail(path: Path, lines: int = 15) -> str:

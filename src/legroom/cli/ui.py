@@ -12,7 +12,7 @@ from legroom.extras import needs
 from legroom.reading import read_all
 from legroom.reading.user_files import is_file
 from legroom.rendering.console import say
-from legroom.serving.settings import DEFAULT_PORT, Settings, Started
+from legroom.serving.guard import DEFAULT_PORT, Settings, Started
 
 
 def run(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -16,9 +16,9 @@ from legroom.errors import EXIT_GOOD, BadInput
 from legroom.machine.history import VARIABLE
 from legroom.model.files import write_whole
 from legroom.model.trace import Watched
-from legroom.rendering.layout import Part
+from legroom.rendering.document import Document
 from legroom.rendering.printable import printable
-from legroom.rendering.watch_text import WATCH, WatchDisplay, watched_json, watched_text
+from legroom.rendering.watch_text import WATCH, WatchDisplay, watched_document, watched_json
 from legroom.units import parse_size
 from legroom.watching import Signals, attach, watch
 from legroom.watching.live_logging import LoggedDisplay
@@ -82,7 +82,7 @@ def run(
             )
         else:
             found = attach(pid or 0, interval_s=interval, limit=nbytes, display=shown, signals=signals)
-        report(found, display, watched_text(found), watched_json(found), out=out, html=html, json=json)
+        report(found, display, watched_document(found), watched_json(found), out=out, html=html, json=json)
     if os.environ.get(VARIABLE) != "off":
         from legroom.cli.watch_history import remember_watched  # its imports would count as the watching's
 
@@ -107,7 +107,7 @@ def displays(out: Path | None, command: str = WATCH, *, force: bool = False) -> 
 
 
 def report(
-    found: Watched, display: WatchDisplay, text: Iterator[Part], document: str,
+    found: Watched, display: WatchDisplay, text: Document, document: str,
     *, out: Path | None, html: Path | None, json: bool,
 ) -> None:  # fmt: skip
     """Write what came of a watching everywhere it was asked for; the command's own exit code is not touched by it."""
@@ -118,9 +118,9 @@ def report(
         pages.append(out / PAGE_FILE)
     if pages:
         # not before: the time of the import would count as the watching's
-        from legroom.rendering.pages.watch_page import watch_page
+        from legroom.rendering.page import whole_page
 
-        _write(dict.fromkeys(pages, watch_page(found)))
+        _write(dict.fromkeys(pages, whole_page(watched_document(found, everything=True))))
     if json:
         with suppress(OSError):  # the command's exit code is ours, whoever reads
             write_all(1, f"{document}\n".encode())

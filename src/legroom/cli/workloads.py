@@ -9,7 +9,7 @@ from legroom.model.run import Run
 from legroom.named_runs import workloads
 from legroom.reading import read_all
 from legroom.rendering.console import document, say
-from legroom.rendering.layout import Part, Table, verdict
+from legroom.rendering.document import Part, Table, verdict
 
 
 def run(json: options.Json = False) -> None:

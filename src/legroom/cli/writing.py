@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,8 @@ import typer
 from legroom.cli.help import OUTPUT, rarely
 from legroom.errors import BadInput
 from legroom.model.files import open_plain, write_whole
+from legroom.rendering.console import say
+from legroom.rendering.document import Document
 
 Html = Annotated[
     Path | None,
@@ -65,3 +69,30 @@ def write_text(option: str, file: Path, text: str) -> None:
         write_whole(file, text.encode())
     except OSError as error:
         raise BadInput(f"{option}: {error.strerror or error}", path=file) from None
+
+
+def show(
+    data: Callable[[], str], document: Document, *, json: bool, html: Path | None, page: Document | None = None
+) -> None:
+    """Print a result as JSON or as text, and write its page where `--html` says.
+
+    Args:
+        page: where the page says more than the text.
+
+    Raises:
+        BadInput: it cannot be written.
+    """
+    write_page(html, page or document)
+    say(data() if json else document)
+    if html is not None and not json:
+        say(f"written: {html}")
+
+
+def write_page(file: Path | None, document: Document) -> None:
+    """Write a result as a page where `--html` says; nothing where it says nothing.
+
+    Raises:
+        BadInput: it cannot be written.
+    """
+    if file is not None:
+        write_text("--html", file, import_module("legroom.rendering.page").whole_page(document))  # only for --html

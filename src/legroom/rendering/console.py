@@ -10,15 +10,16 @@ from json import dumps
 from shutil import get_terminal_size
 from typing import Any
 
-from legroom.rendering.layout import Part, draw
+from legroom.rendering.document import Document, Part
+from legroom.rendering.layout import draw
 from legroom.rendering.printable import printable
 
 JSON_VERSION = 1  # of every document that a command prints or writes
 PLAIN_WIDTH = 100  # into a file or a pipe, where there is no terminal to ask
 
 
-def say(result: str | Iterable[Part], *, aside: bool = False) -> None:
-    """Write a text as it is, or parts of a page fitted to the terminal, to standard output.
+def say(result: str | Document | Iterable[Part], *, aside: bool = False) -> None:
+    """Write a text as it is, or a document fitted to the terminal, to standard output.
 
     Args:
         aside: to standard error, since standard output is for something else.

@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from legroom.model.explanation import Explanation
 from legroom.rendering.console import JSON_VERSION
-from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.document import Document, Note, Part, Section, Table
 from legroom.units import format_size
 
 MOST_ADVICE = 5
@@ -33,9 +33,13 @@ def explanation_json(found: Explanation) -> str:
     return json.dumps({"legroom": JSON_VERSION, **{key: plain[key] for key in _KEYS}}, indent=2, ensure_ascii=False)
 
 
-def explanation_text(found: Explanation, most_advice: int | None = MOST_ADVICE) -> Iterator[Part]:
-    """Yield the page: at most about twenty lines of 80 columns, unless all the advice is asked for."""
-    yield Styled(found.summary, "bold" if found.certain else "yellow")
+def explanation_document(found: Explanation, most_advice: int | None = MOST_ADVICE) -> Document:
+    """At most about twenty lines of 80 columns, unless all the advice is asked for."""
+    head = Note(found.summary, "bold" if found.certain else "yellow")
+    return Document("", head, list(_parts(found, most_advice)))
+
+
+def _parts(found: Explanation, most_advice: int | None) -> Iterator[Part]:
     if not found.recognised:
         yield "If there is one, give the whole log: the first error says more than the last lines."
         return
@@ -54,16 +58,13 @@ def explanation_text(found: Explanation, most_advice: int | None = MOST_ADVICE) 
     if found.advice:
         if most_advice is not None and as_program and len(found.notes) + (len(as_program) > LONG) > MOST_NOTES:
             most_advice -= 1  # the page fits a small terminal
-        yield ""
         table = Table(["price", "change", "effect"], "llw")
         for one in found.advice[:most_advice]:
-            table.add(Styled(one.price, _PRICE_STYLE[one.price]), one.knob, one.say)
-        yield table
+            table.add(Note(one.price, _PRICE_STYLE[one.price]), one.knob, one.say)
+        yield Section("What helps", [table])
     if found.command:
-        yield ""
-        yield Styled(f"start with: {found.command}", "bold")
-        if as_program:
-            yield f"any program: {as_program}"
+        first = Note(f"start with: {found.command}", "bold")
+        yield Section("Where to start", [first, *([f"any program: {as_program}"] if as_program else [])])
 
 
 def rehearsal_of(found: Explanation) -> str:

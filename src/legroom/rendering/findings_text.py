@@ -1,14 +1,23 @@
-"""A check as a page: totals against the hardware, findings by priority, what is fine and why; and as JSON."""
+"""A check as a document: totals against the hardware, findings by priority, what is fine and why; and as JSON.
+
+Other programs get annotations of GitHub's workflows, and SARIF for code scanning. SARIF is that of OASIS, 2.1.0; a
+path is relative to where the command runs, as GitHub wants it.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+from legroom import __version__
 from legroom.model.checked import Checked, Totals
 from legroom.model.finding import Finding
+from legroom.model.rule import Rule
 from legroom.model.verdict import Budget
-from legroom.rendering.layout import Part, Styled, Table, verdict
+from legroom.rendering.document import Document, Note, Part, Table, verdict
 from legroom.units import format_fine_size, format_size, plural
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
@@ -17,6 +26,9 @@ _TITLES = {
     "warning": "Warnings: it will not do what it seems to",
     "info": "Worth knowing",
 }
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_GITHUB = {"error": "error", "warning": "warning", "info": "notice"}
+_SARIF = {"error": "error", "warning": "warning", "info": "note"}
 MOST_ALIKE = 3  # findings of one rule in one file that are shown one by one; a zoo file has a hundred entries
 MOST_TOTALS = 3
 _NOT_JUDGED = {"not understood": "not understood", "no training": "without training"}
@@ -31,55 +43,56 @@ def check_json(checked: Sequence[Checked]) -> dict[str, Any]:
     }
 
 
-def check_text(checked: Sequence[Checked], budget: Budget, *, everything: bool = False) -> Iterator[Part]:
-    """Yield how many findings there are, then file by file; a file without findings is a line.
+def check_document(checked: Sequence[Checked], budget: Budget, *, everything: bool = False) -> Document:
+    """How many findings there are, then file by file; a file without findings is a line.
 
     Args:
         everything: also what is fine, and why.
     """
     if not checked:
-        yield "No training found."
-        return
-    yield _verdict(checked)
-    yield ""
+        return Document("", Note("No training found."), ())
+    return Document("", _verdict(checked), ["", *_files(checked, budget, everything=everything)])
+
+
+def _files(checked: Sequence[Checked], budget: Budget, *, everything: bool) -> Iterator[Part]:
     several = len(checked) > 1
     for each in checked:
         if each.kind == "skipped":
-            yield Styled(f"skipped {each.note}", "dim")
+            yield Note(f"skipped {each.note}", "dim")
         elif not several or each.findings:
             yield from _file(each, budget, everything=everything)
             yield ""
         elif each.understanding.kind != "no training":
             plain = each.understanding.kind == "understood" and not each.understanding.text
             text = "no findings" if plain else each.understanding.text
-            yield Styled(f"{each.path}: {text}", "green" if plain else "dim")
+            yield Note(f"{each.path}: {text}", "green" if plain else "dim")
 
 
 def _file(checked: Checked, budget: Budget, *, everything: bool) -> Iterator[Part]:
     kind = checked.kind if checked.kind in ("constants", "script") else f"{checked.kind} file"
-    yield Styled(f"{checked.path} ({kind}{_runs(checked)})", "bold")
+    yield Note(f"{checked.path} ({kind}{_runs(checked)})", "bold")
     if checked.said:
-        yield Styled(f"  {checked.said}", "dim")
+        yield Note(f"  {checked.said}", "dim")
     for severity in ("error", "warning", "info"):
         findings = [finding for finding in checked.findings if finding.severity == severity]
         if findings:
             yield ""
-            yield Styled(_TITLES[severity], _STYLES[severity])
+            yield Note(_TITLES[severity], _STYLES[severity])
             yield from _findings(findings)
     for totals in checked.totals[:MOST_TOTALS] if len(checked.totals) <= MOST_TOTALS else ():
         yield ""
         yield from _totals(totals, budget)
     if checked.fine and not everything:
         yield ""
-        yield Styled(f"{plural(len(checked.fine), 'check')} passed; --all says why", "dim")
+        yield Note(f"{plural(len(checked.fine), 'check')} passed; --all says why", "dim")
     elif checked.fine:
         yield ""
-        yield Styled("What is fine, and why", "green")
+        yield Note("What is fine, and why", "green")
         for what, why in checked.fine:
             yield f"  {what}: {why}"
     if checked.ignored:
         yield ""
-        yield Styled(f"{plural(checked.ignored, 'finding')} suppressed by comments", "dim")
+        yield Note(f"{plural(checked.ignored, 'finding')} suppressed by comments", "dim")
 
 
 def _runs(checked: Checked) -> str:
@@ -105,7 +118,7 @@ def _totals(totals: Totals, budget: Budget) -> Iterator[Part]:
     if table.rows:
         yield table
     if totals.host is None:
-        yield Styled("  no prediction: the spaces, or sizes that memory depends on, are not known (--like RUN)", "dim")
+        yield Note("  no prediction: the spaces, or sizes that memory depends on, are not known (--like RUN)", "dim")
 
 
 def _against(nbytes: int, high: int | None, budget: Budget, which: str) -> str:
@@ -127,18 +140,18 @@ def _findings(findings: Sequence[Finding]) -> Iterator[Part]:
         if finding.severity == "info" and shown[finding.code] > MOST_ALIKE:
             if shown[finding.code] == counts[finding.code]:
                 rest = counts[finding.code] - MOST_ALIKE
-                yield Styled(f"  {finding.code} {finding.name}: {rest:,} more like these (--json has all)", "dim")
+                yield Note(f"  {finding.code} {finding.name}: {rest:,} more like these (--json has all)", "dim")
             continue
         where = f"line {finding.line}, " if finding.line is not None else ""
-        yield Styled(f"  {where}{finding.code} {finding.name}", _STYLES[finding.severity])
+        yield Note(f"  {where}{finding.code} {finding.name}", _STYLES[finding.severity])
         yield f"    {finding.message}"
         if finding.hint:
             yield f"    → {finding.hint}"
         if finding.fix:
-            yield Styled(f"    --fix: {finding.fix['say']}", "dim")
+            yield Note(f"    --fix: {finding.fix['say']}", "dim")
 
 
-def _verdict(checked: Sequence[Checked]) -> Styled:
+def _verdict(checked: Sequence[Checked]) -> Note:
     findings = [finding for each in checked for finding in each.findings]
     counts = {kind: sum(f.severity == kind for f in findings) for kind in ("error", "warning", "info")}
     files = plural(sum(each.kind != "skipped" for each in checked), "file")
@@ -158,13 +171,13 @@ def fixes_text(
     """Yield what --fix changed, or would, and what it leaves; a dry run shows the difference line by line."""
     for path, fixes, difference in made:
         for fix in fixes:
-            yield Styled(f"{'would fix' if dry_run else 'fixed'} {path}:{fix.line}: {fix.say}", "green")
+            yield Note(f"{'would fix' if dry_run else 'fixed'} {path}:{fix.line}: {fix.say}", "green")
         if dry_run:
             yield _verbatim((line, _diff_style(line)) for line in difference.splitlines())
     left = [finding for each in checked for finding in each.findings if not finding.fix and finding.severity != "info"]
     if left:
         rules = ", ".join(dict.fromkeys(f"{finding.code} {finding.name}" for finding in left))
-        yield Styled(f"not fixed: {plural(len(left), 'finding')} that only you can decide ({rules})", "yellow")
+        yield Note(f"not fixed: {plural(len(left), 'finding')} that only you can decide ({rules})", "yellow")
     elif not made:
         yield "nothing to fix"
     yield ""
@@ -172,13 +185,13 @@ def fixes_text(
 
 def rule_text(rule: Any) -> Iterator[Part]:
     """Yield all that a rule says about itself."""
-    yield Styled(f"{rule.code} {rule.name} ({rule.severity})", "bold")
+    yield Note(f"{rule.code} {rule.name} ({rule.severity})", "bold")
     for title, text in (("What", rule.what), ("Why", rule.why), ("Way out", rule.remedy)):
         yield ""
-        yield Styled(title, "bold")
+        yield Note(title, "bold")
         yield f"  {text}"
     yield ""
-    yield Styled("Example", "bold")
+    yield Note("Example", "bold")
     yield _verbatim((f"  {line}", "") for line in rule.example.splitlines())
 
 
@@ -187,7 +200,7 @@ def rules_text(rules: Sequence[Any]) -> Iterator[Part]:
     table = Table(["code", "rule", "is", "what it finds"], "lllw")
     by_code = {rule.code: rule for rule in reversed(rules)}  # scripts have rules of their own for some codes
     for _, rule in sorted(by_code.items()):
-        table.add(rule.code, rule.name, Styled(rule.severity, _STYLES[rule.severity]), rule.what)
+        table.add(rule.code, rule.name, Note(rule.severity, _STYLES[rule.severity]), rule.what)
     yield table
 
 
@@ -203,3 +216,73 @@ def _diff_style(line: str) -> str:
     if line.startswith(("+++", "---")):
         return "bold"
     return {"+": "green", "-": "red"}.get(line[:1], "")
+
+
+def github_text(checked: Sequence[Checked]) -> str:
+    """Return a workflow command per finding, which GitHub shows at its line."""
+    return "\n".join(_github(finding) for finding in _all(checked)) or "legroom: no findings"
+
+
+def _github(finding: Finding) -> str:
+    properties = {"file": _relative(finding.path), "line": finding.line, "title": f"{finding.code} {finding.name}"}
+    given = ",".join(f"{key}={_escaped(str(value), more=':,')}" for key, value in properties.items() if value)
+    return f"::{_GITHUB[finding.severity]} {given}::{_escaped(_message(finding))}"
+
+
+def _escaped(text: str, more: str = "") -> str:
+    for letter in ("%", "\r", "\n", *more):
+        text = text.replace(letter, f"%{ord(letter):02X}")
+    return text
+
+
+def sarif_text(checked: Sequence[Checked], rules: Iterable[Rule]) -> str:
+    """Return the findings as one run of a SARIF log; all rules are described, so that a result can point to its own."""
+    known = list(rules)
+    numbers = {rule.code: number for number, rule in enumerate(known)}
+    driver = {
+        "name": "legroom", "version": __version__, "rules": [_rule(rule) for rule in known],
+    }  # fmt: skip
+    results = [_result(finding, numbers) for finding in _all(checked)]
+    log = {
+        "$schema": SARIF_SCHEMA,
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}],
+    }
+    return json.dumps(log, indent=2)
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    return {
+        "id": rule.code, "name": rule.name, "shortDescription": {"text": rule.what},
+        "fullDescription": {"text": rule.why}, "help": {"text": rule.remedy},
+        "defaultConfiguration": {"level": _SARIF[rule.severity]},
+    }  # fmt: skip
+
+
+def _result(finding: Finding, numbers: dict[str, int]) -> dict[str, Any]:
+    location: dict[str, Any] = {"artifactLocation": {"uri": quote(_relative(finding.path))}}
+    if finding.line is not None:
+        location["region"] = {"startLine": max(finding.line, 1)}
+    known = {"ruleIndex": numbers[finding.code]} if finding.code in numbers else {}
+    return {
+        "ruleId": finding.code, **known, "level": _SARIF[finding.severity], "message": {"text": _message(finding)},
+        "locations": [{"physicalLocation": location}],
+    }  # fmt: skip
+
+
+def _message(finding: Finding) -> str:
+    return f"{finding.message} ({finding.hint})" if finding.hint else finding.message
+
+
+def _all(checked: Sequence[Checked]) -> Iterator[Finding]:
+    return (finding for each in checked for finding in each.findings)
+
+
+def _relative(path: str | None) -> str:
+    """Return a path below the working directory without what leads there, with slashes; others as they are."""
+    if not path:
+        return "."
+    try:
+        return Path(path).resolve().relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return Path(path).as_posix()

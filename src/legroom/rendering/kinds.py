@@ -16,6 +16,7 @@ KINDS = {
     "update": ("batches and activations", "#b4540a", "#f0a35e"),
     "evaluation": ("evaluation", "#0f7377", "#5fc9cc"),
     "checkpoint": ("checkpoints", "#8a6a1f", "#d3b066"),
+    "shared": ("shared among processes", "#2f6fb3", "#6aa9ea"),
     "measured": ("measured as a whole", "#3f4a5a", "#c3ccd6"),
     "other": ("other", "#6b5b4f", "#b8a99c"),
 }
@@ -23,7 +24,7 @@ _BY_ROOM = {
     "runtime": "runtime", "xla": "runtime", "env": "envs", "envs": "envs", "rollout": "storage", "replay": "storage",
     "storage": "storage", "network": "network", "optimizer": "optimizer", "update": "update", "collect": "update",
     "eval": "evaluation", "checkpoint": "checkpoint",
-    "measured": "measured",
+    "measured": "measured", "shared": "shared",
 }  # fmt: skip
 _BY_LABEL = {
     "optimizer": "optimizer", "activations": "update", "weights": "network", "targets": "network",

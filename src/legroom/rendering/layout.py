@@ -1,113 +1,97 @@
-"""Text and tables for the terminal, in a few lines: columns that align and wrap to the width there is (`columns`).
+"""Text for the terminal: a document's notes and tables, fitted to the width there is.
 
 rich does far more, and takes 60 ms to import, which is half of what `legroom predict` takes altogether; it draws what
 moves (progress, live displays), this draws what is printed once.
+
+Columns are as wide as they want to be, and squeezed where that does not fit. What costs the reader least comes first:
+long texts wrap; then names and titles wrap at their words; then columns that a table can spare are left out; then gaps
+shrink. Numbers are never broken, and words only where nothing else is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from legroom.rendering.columns import Columns, fit_columns
-from legroom.rendering.printable import printable
+from legroom.rendering.document import Bars, Curves, Document, Note, Part, Section, Table
 
 _ANSI = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "bold red": "1;31"}
+SCREEN_LINES, SCREEN_WIDTH = 40, 100  # a bill is to be seen as a whole; --all shows what that leaves out
+GAP = 2
+NARROWEST = 24  # a long text is not squeezed below this while something else can be
+_WORDS = re.compile(r"[^\s-]*-|\S+")  # a hyphen is a place to break at, too
 
 
-class Styled:
-    """A text with a style; as a cell of a table or as a line of its own."""
-
-    __slots__ = ("style", "text")
-
-    def __init__(self, text: str, style: str = "") -> None:
-        self.text, self.style = printable(text), style
+def draw(result: Document | Iterable[Part], *, width: int, colour: bool) -> str:
+    """The document, or parts of one, one under the other; tables and long lines are fitted to the width."""
+    parts = _spoken(result) if isinstance(result, Document) else result
+    return "\n".join(_lines(parts, width, colour)) + "\n"
 
 
-Cell = str | Styled
+def _spoken(document: Document) -> Iterator[Part]:
+    """The answer, what it is about, and all that is known."""
+    if document.verdict is not None:
+        yield document.verdict
+    yield from (f"  try: {way}" for way in document.ways)
+    if document.title:
+        yield Note(document.title, "bold")
+    yield from document.parts
 
 
-def verdict(text: str, style: str) -> Styled:
-    """Return the first line of an answer: a sentence that says what was asked."""
-    return Styled(text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else "."), style)
-
-
-class Table:
-    """Rows under a header. `align` has a letter per column: `l`, `r`, `w` for a long text, `v` for what stays as it is.
-
-    Args:
-        most_lines: where wrapping would take more, what wraps is cut short, as little as that needs.
-        spare: titles of columns that may be left out where it is narrow, the first one first.
-    """
-
-    def __init__(
-        self, header: Sequence[str], align: str, most_lines: int | None = None, *, spare: Sequence[str] = ()
-    ) -> None:
-        self.header, self.align = [Styled(title, "bold") for title in header], align
-        self.most_lines, self.spare = most_lines, [list(header).index(title) for title in spare]
-        self.rows: list[list[Styled]] = []
-
-    def add(self, *cells: Cell, style: str = "") -> None:
-        """Add a row; missing cells are empty."""
-        row = [cell if isinstance(cell, Styled) else Styled(cell, style) for cell in cells]
-        self.rows.append(row + [Styled("")] * (len(self.align) - len(row)))
-
-    def lines(self, width: int, colour: bool) -> Iterable[str]:
-        titles, texts = [title.text for title in self.header], [[cell.text for cell in row] for row in self.rows]
-        columns = fit_columns(titles, texts, self.align, width, self.spare)
-        rows = [self.header, *self.rows] if any(titles) else self.rows
-        wrapped = [[_lines(row[i].text, size) for i, size in self._shown(columns)] for row in rows]
-        most = self._most_per_row(wrapped, columns)
-        for number, (row, cells) in enumerate(zip(rows, wrapped, strict=True)):
-            shown = [
-                cut(lines, most, size) if self.align[i] == "w" else lines
-                for lines, (i, size) in zip(cells, self._shown(columns), strict=True)
-            ]
-            height = max(map(len, shown))
-            if number == 0 and row is self.header:  # titles stand on their columns
-                shown = [[""] * (height - len(lines)) + lines for lines in shown]
-            yield from self._row_lines(row, shown, height, columns, colour)
-
-    def _shown(self, columns: Columns) -> list[tuple[int, int]]:
-        return list(zip(columns.shown, columns.widths, strict=True))
-
-    def _most_per_row(self, wrapped: Sequence[Sequence[Sequence[str]]], columns: Columns) -> int:
-        """Return how many lines a long text may take, so that all rows together take no more than they shall."""
-        is_long = [self.align[i] == "w" for i in columns.shown]
-        heights = [[(len(cell), long) for cell, long in zip(row, is_long, strict=True)] for row in wrapped]
-        most = max((height for row in heights for height, long in row if long), default=1)
-        while most > 1 and self.most_lines is not None:
-            taken = (max(min(height, most) if long else height for height, long in row) for row in heights)
-            if sum(taken) <= self.most_lines:
-                break
-            most -= 1
-        return most
-
-    def _row_lines(
-        self, row: list[Styled], cells: list[list[str]], height: int, columns: Columns, colour: bool
-    ) -> Iterable[str]:
-        for number in range(height):
-            parts = []
-            for lines, (i, size) in zip(cells, self._shown(columns), strict=True):
-                piece = lines[number] if number < len(lines) else ""
-                last = i == columns.shown[-1]  # what it is filled up with would be painted, too
-                piece = piece.rjust(size) if self.align[i] == "r" else piece if last else piece.ljust(size)
-                parts.append(paint(piece, row[i].style) if colour else piece)
-            yield (" " * columns.gap).join(parts).rstrip()
-
-
-Part = str | Styled | Table
-
-
-def draw(parts: Iterable[Part], *, width: int, colour: bool) -> str:
-    """Return the parts one under the other; tables and long lines are fitted to the width."""
-    lines: list[str] = []
+def _lines(parts: Iterable[Part], width: int, colour: bool) -> Iterator[str]:
     for part in parts:
         if isinstance(part, Table):
-            lines += part.lines(width, colour)
-            continue
-        styled = part if isinstance(part, Styled) else Styled(part)
-        lines += [paint(line, styled.style) if colour else line for line in wrap(styled.text, width)]
-    return "\n".join(lines) + "\n"
+            yield from _table_lines(part, width, colour)
+        elif isinstance(part, Section):
+            inside = [] if part.folded else list(_lines(part.parts, width, colour))
+            yield from ["", *inside] if inside else []
+        elif not isinstance(part, Bars | Curves):
+            note = part if isinstance(part, Note) else Note(part)
+            yield from (paint(line, note.style) if colour else line for line in wrap(note.text, width))
+
+
+def _table_lines(table: Table, width: int, colour: bool) -> Iterable[str]:
+    titles = [Note(title, "bold") for title in table.header]
+    texts = [[cell.text for cell in row] for row in table.rows]
+    spare = [list(table.header).index(title) for title in table.spare]
+    columns = fit_columns(table.header, texts, table.align, width, spare)
+    shown = list(zip(columns.shown, columns.widths, strict=True))
+    rows = [titles, *table.rows] if any(table.header) else table.rows
+    wrapped = [[_cell_lines(row[i].text, size) for i, size in shown] for row in rows]
+    most = _most_per_row(table, wrapped, columns)
+    for number, (row, cells) in enumerate(zip(rows, wrapped, strict=True)):
+        inside = [
+            cut(lines, most, size) if table.align[i] == "w" else lines
+            for lines, (i, size) in zip(cells, shown, strict=True)
+        ]
+        height = max(map(len, inside))
+        if number == 0 and row is titles:  # titles stand on their columns
+            inside = [[""] * (height - len(lines)) + lines for lines in inside]
+        for at in range(height):
+            yield _row_line(table, row, [lines[at] if at < len(lines) else "" for lines in inside], columns, colour)
+
+
+def _most_per_row(table: Table, wrapped: Sequence[Sequence[Sequence[str]]], columns: Columns) -> int:
+    """How many lines a long text may take, so that all rows together take no more than they may."""
+    is_long = [table.align[i] == "w" for i in columns.shown]
+    heights = [[(len(cell), long) for cell, long in zip(row, is_long, strict=True)] for row in wrapped]
+    most = max((height for row in heights for height, long in row if long), default=1)
+    while most > 1 and table.most_lines is not None:
+        taken = (max(min(height, most) if long else height for height, long in row) for row in heights)
+        if sum(taken) <= table.most_lines:
+            break
+        most -= 1
+    return most
+
+
+def _row_line(table: Table, row: Sequence[Note], pieces: Sequence[str], columns: Columns, colour: bool) -> str:
+    parts = []
+    for piece, i, size in zip(pieces, columns.shown, columns.widths, strict=True):
+        last = i == columns.shown[-1]  # what it is filled up with would be painted, too
+        text = piece.rjust(size) if table.align[i] == "r" else piece if last else piece.ljust(size)
+        parts.append(paint(text, row[i].style) if colour else text)
+    return (" " * columns.gap).join(parts).rstrip()
 
 
 def wrap(text: str, width: int) -> list[str]:
@@ -135,7 +119,7 @@ def wrap(text: str, width: int) -> list[str]:
     return [*lines, line]
 
 
-def _lines(text: str, width: int) -> list[str]:
+def _cell_lines(text: str, width: int) -> list[str]:
     return wrap(text, width) if len(text) > width else [text]
 
 
@@ -156,3 +140,69 @@ def cut(lines: list[str], most: int, width: int) -> list[str]:
 def paint(text: str, style: str) -> str:
     """Return the text with its style's escape codes."""
     return f"\x1b[{_ANSI[style]}m{text}\x1b[0m" if style and text.strip() else text
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that are shown, how wide each of them is, and the spaces between them."""
+
+    shown: tuple[int, ...]
+    widths: tuple[int, ...]
+    gap: int
+
+
+def fit_columns(
+    header: Sequence[str], rows: Sequence[Sequence[str]], align: str, width: int, spare: Sequence[int] = ()
+) -> Columns:
+    """Return how to show a table in `width`; too wide only where its numbers alone are.
+
+    Args:
+        align: a letter per column: `l`, `r`, `w` for a long text, `v` for what stays as it is, such as code.
+        spare: columns that may be left out, the first one first.
+    """
+    natural = [max((len(row[i]) for row in (header, *rows)), default=0) for i in range(len(align))]
+    least = [_least(header[i], [row[i] for row in rows], side) for i, side in enumerate(align)]
+    roomy = [max(least[i], min(natural[i], NARROWEST)) if side == "w" else least[i] for i, side in enumerate(align)]
+    for floors, gap in ((roomy, GAP), (least, GAP), (least, 1)):
+        for shown in _choices(len(align), spare):
+            room = width - gap * (len(shown) - 1)
+            if sum(floors[i] for i in shown) <= room:
+                widths = _squeezed([natural[i] for i in shown], [floors[i] for i in shown], align, shown, room)
+                return Columns(shown, widths, gap)
+    texts = [i for i in shown if align[i] in "lw"]
+    numbers = sum(least[i] for i in shown if i not in texts) + len(shown) - 1
+    each = max((width - numbers) // max(len(texts), 1), 4)
+    return Columns(shown, tuple(min(natural[i], each) if i in texts else least[i] for i in shown), 1)
+
+
+def _choices(count: int, spare: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the columns, with more and more of those left out that can be spared."""
+    for left_out in range(len(spare) + 1):
+        yield tuple(i for i in range(count) if i not in spare[:left_out])
+
+
+def _least(title: str, cells: Sequence[str], side: str) -> int:
+    """Return the width below which words or numbers would be broken."""
+    if side == "v":
+        return max(map(len, (title, *cells)))
+    if side == "r":
+        return max([_longest_word(title), *map(len, cells)])
+    longest = max([_longest_word(title), *map(_longest_word, cells)])
+    return min(longest, NARROWEST) if side == "w" else longest
+
+
+def _longest_word(text: str) -> int:
+    indent = len(text) - len(text.lstrip())
+    return indent + max(map(len, _WORDS.findall(text)), default=0)
+
+
+def _squeezed(widths: list[int], floors: list[int], align: str, shown: tuple[int, ...], room: int) -> tuple[int, ...]:
+    """Return the widths made to fit: long texts give first, then titles of numbers, then whichever has most to give."""
+    for place, i in enumerate(shown):
+        if align[i] == "w":
+            widths[place] = max(floors[place], widths[place] - max(sum(widths) - room, 0))
+    while sum(widths) > room:
+        giving = [place for place in range(len(widths)) if widths[place] > floors[place]]
+        titles = [place for place in giving if align[shown[place]] == "r"]
+        widths[max(titles or giving, key=lambda place: widths[place] - floors[place])] -= 1
+    return tuple(widths)

@@ -1,27 +1,28 @@
-"""What a notebook shows of a noun: the drawings of the pages, without the page."""
+"""What a notebook shows of a noun: its document, without the page."""
 
 from __future__ import annotations
-
-from functools import singledispatch
 
 from legroom.model.footprint import Footprint
 from legroom.model.plan import Plan
 from legroom.model.rehearsal import ProgramPrediction
 from legroom.model.shown import ShownInNotebooks
 from legroom.model.trace import Trace
-from legroom.rendering.pages.plan_page import plan_fragment
-from legroom.rendering.pages.prediction_page import footprint_fragment
-from legroom.rendering.pages.program_page import program_fragment
-from legroom.rendering.pages.watch_page import trace_fragment
+from legroom.rendering.page import fragment
+from legroom.rendering.plan_text import plan_document
+from legroom.rendering.prediction_text import footprint_document
+from legroom.rendering.program_text import program_document
+from legroom.rendering.watch_text import trace_document
 
 
-@singledispatch
 def drawn(noun: ShownInNotebooks) -> str:
-    """Return the drawing of a noun as HTML with its own style."""
+    """HTML with its own style."""
+    match noun:
+        case Footprint():
+            return fragment(footprint_document(noun))
+        case Plan():
+            return fragment(plan_document(noun))
+        case ProgramPrediction():
+            return fragment(program_document(noun, everything=True))
+        case Trace():
+            return fragment(trace_document(noun))
     raise TypeError(f"cannot draw a {type(noun).__name__}")
-
-
-drawn.register(ProgramPrediction, program_fragment)
-drawn.register(Footprint, footprint_fragment)
-drawn.register(Plan, plan_fragment)
-drawn.register(Trace, trace_fragment)

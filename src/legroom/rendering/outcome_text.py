@@ -1,4 +1,4 @@
-"""The end of a training as text: how it ended, predicted against measured memory, reward, and the commands to go on."""
+"""The end of a training as a document: how it ended, predicted and measured memory, reward, the commands to go on."""
 
 from __future__ import annotations
 
@@ -6,10 +6,25 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from legroom import __version__
 from legroom.model.footprint import Peak
 from legroom.model.outcome import MeasuredItem, MeasuredPeak, Outcome
 from legroom.model.progress import MemorySample, Moment, Progress, finite
-from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.document import (
+    Bar,
+    Bars,
+    Curves,
+    Document,
+    Layer,
+    Limit,
+    Note,
+    Part,
+    Section,
+    Segment,
+    Table,
+    section,
+    verdict,
+)
 from legroom.rendering.time_left import duration_text, number_text
 from legroom.units import format_size
 
@@ -17,7 +32,7 @@ CLOSE, FAR = 0.10, 0.25  # differences shown as good, and as a miss
 _STATUS = {"finished": "green", "stopped": "yellow", "failed": "bold red"}
 _RESUME = {
     "exact": "bit for bit, as if it had never stopped",
-    "approximate": "approximately, since the environment cannot give its state",
+    "approximate": "not bit-exact, since the environment cannot save its state",
 }
 _CONTENTS = (
     ("outcome.json", "this outcome"),
@@ -51,60 +66,109 @@ class TrainingReport:
     gpu_limit: int | None = None
 
 
-def outcome_text(
-    outcome: Outcome,
-    directory: Path,
-    *,
-    run: str = "",
-    progress: Sequence[Progress] = (),
-    again: str = "",
-    export: tuple[str, str] = ("elsewhere", ""),
-) -> Iterator[Part]:
-    """Yield the report of a training.
+def outcome_document(
+    report: TrainingReport, directory: Path, *, again: str = "", export: tuple[str, str] = ("elsewhere", "")
+) -> Document:
+    """The report of a training.
 
     Args:
         directory: where the training wrote.
-        run: the name or the file of the run, as the user gave it.
-        progress: all of it, those before a resume included, for the reward before and after.
         again: the command that goes on.
         export: where the policy can be used, and the command that exports it; none: it cannot be exported.
     """
-    yield Styled(headline(outcome, run or str(directory)), _STATUS[outcome.status])
-    if outcome.error:
-        yield Styled(outcome.error, "bold red")
-    yield ""
-    yield peak_table(outcome)
+    outcome = report.outcome
+    took = f" in {duration_text(outcome.seconds)}" if outcome.seconds > 0 else ""
+    head = verdict(f"{outcome.status} after {outcome.timesteps:,} steps{took}", _STATUS[outcome.status])
+    parts: list[Part] = [Note(outcome.error, "bold red")] if outcome.error else []
+    parts.append(Section("Peak memory", [_peak_table(outcome)]))
+    parts += _over_time(report)
     if any(item.measured is not None for item in outcome.items):
-        yield ""
-        yield item_table(outcome.items)
-        if alone := sum(item.measured is None for item in outcome.items):
-            yield Styled(f"{alone} further item{'s' * (alone > 1)} cannot be measured separately", "dim")
-    yield from attempt_lines(outcome)
-    yield from retreat_lines(outcome)
-    results = result_table(outcome, progress)
-    if results.rows:
-        yield ""
-        yield results
-    yield ""
-    yield from _closing_table(outcome, directory, again, export)
+        alone = sum(item.measured is None for item in outcome.items)
+        rest = Note(f"{alone} further item{'s' * (alone > 1)} cannot be measured separately", "dim")
+        parts.append(Section("Item by item", [_item_table(outcome.items), *([rest] if alone else [])]))
+    parts += section("Where memory ran out, or was about to", [*_attempt_lines(outcome), *retreat_lines(outcome)])
+    parts += _reward(report)
+    parts += _predicted_bars(report)
+    parts += section("Files", [_file_table(directory)])
+    parts += section("What next", _closing(outcome, again, export))
+    versions = ", ".join(f"{name} {version}" for name, version in outcome.versions.items())
+    footer = (
+        "Host memory is the sum of PSS over the tree of processes: a page that several share counts once. "
+        + (f"With {versions}. " if versions else "")
+        + f"Written by legroom train {__version__}."
+    )
+    return Document(report.name, head, parts, footer)
+
+
+def _over_time(report: TrainingReport) -> Iterator[Section]:
+    """Memory of host and GPU by phase, against the prediction and what there is."""
+    rows = [(s.seconds, s.host_nbytes, s.gpu_nbytes, s.phase) for s in report.samples]
+    limits = [
+        None if nbytes is None else Limit(nbytes, "available") for nbytes in (report.host_limit, report.gpu_limit)
+    ]
+    return memory_over_time(rows, (report.host, report.gpu), limits, f" of {report.name}", marks=report.moments)
+
+
+def memory_over_time(
+    rows: Sequence[tuple[float, int, int | None, str]],
+    predicted: Sequence[Peak | None] = (None, None),
+    limits: Sequence[Limit | None] = (None, None),
+    of: str = "",
+    *,
+    marks: Sequence[Moment] = (),
+) -> Iterator[Section]:
+    """Curves of what was measured.
+
+    Args:
+        rows: seconds, bytes of the host and of the GPU, and the phase, empty where none is known.
+        predicted, limits: of the host and of the GPU.
+    """
+    for where, name in enumerate(("Host", "GPU")):
+        known = [(row[0], nbytes, row[3]) for row in rows if (nbytes := row[1 + where]) is not None]
+        if known:
+            times, held, phases = zip(*known, strict=True)
+            peak, colour = predicted[where], "var(--ink)" if any(phases) else "var(--trainer)"
+            yield Section(f"{name} memory over time", [Curves(
+                f"{name} memory{of} over time", times, [Layer("measured", colour, held)], limit=limits[where],
+                phases=phases if any(phases) else (), predicted=() if peak is None else [peak], marks=marks,
+            )])  # fmt: skip
+
+
+def _reward(report: TrainingReport) -> Iterator[Section]:
+    """The reward over steps, before and after, and the score."""
+    table = _result_table(report.outcome, report.progress)
+    if table.rows:
+        yield reward_curve(report.progress, f"the episodes of {report.name}", table)
+
+
+def reward_curve(progress: Sequence[Progress], what: str, *more: Part) -> Section:
+    """The mean reward over steps, and what belongs to it."""
+    points = [(float(p.timesteps), r) for p in progress if (r := finite(p.reward_mean)) is not None]
+    layer = Layer("reward", "var(--trainer)", [reward for _, reward in points])
+    curve = Curves(f"Mean reward of {what} over steps", [steps for steps, _ in points], [layer], along="count",
+                   stacked=False, unit="number")  # fmt: skip
+    return Section("Mean reward over steps", [curve, *more])
+
+
+def _predicted_bars(report: TrainingReport) -> Iterator[Section]:
+    """What the predicted peak is made of, beside what was measured."""
+    if report.at_host_peak and report.host is not None:
+        predicted = tuple(Segment(name, nbytes) for name, nbytes in report.at_host_peak if nbytes > 0)
+        whole = Segment("measured", report.outcome.peaks.host.measured, "the whole tree of processes")
+        host, phase = report.host, f"during {report.host.phase.value}"
+        bars = [Bar("predicted", predicted, host.low, host.high, phase), Bar("measured", (whole,))]
+        limits = [Limit(report.host_limit, "available")] if report.host_limit else []
+        yield Section("What the predicted peak is made of", [Bars("Host memory at its peak", bars, limits)])
 
 
 def retreat_lines(outcome: Outcome) -> Iterator[Part]:
-    """Yield every time that memory ran out, and what was done about it."""
-    if outcome.retreats:
-        yield ""
+    """Every time that memory ran out, and what was done about it."""
     for each in outcome.retreats:
         at = f"step {each.step:,}" + (f", update {each.update:,}" if each.update is not None else "")
-        yield Styled(f"{at}: {each.why}; {each.what}", "yellow")
+        yield Note(f"{at}: {each.why}; {each.what}", "yellow")
 
 
-def headline(outcome: Outcome, run: str) -> str:
-    """Return how a training ended, in a line."""
-    took = f" in {duration_text(outcome.seconds)}" if outcome.seconds > 0 else ""
-    return f"{run}: {outcome.status} after {outcome.timesteps:,} steps{took}"
-
-
-def peak_table(outcome: Outcome) -> Table:
+def _peak_table(outcome: Outcome) -> Table:
     """Return the peaks, predicted and measured."""
     table = Table(["peak memory", "predicted", "measured", "difference"], "lrrr")
     for name, peak in (("host (libraries counted once)", outcome.peaks.host), ("GPU", outcome.peaks.gpu)):
@@ -113,7 +177,7 @@ def peak_table(outcome: Outcome) -> Table:
     return table
 
 
-def item_table(items: Sequence[MeasuredItem]) -> Table:
+def _item_table(items: Sequence[MeasuredItem]) -> Table:
     """Return the items that could be measured, beside what was predicted of them."""
     table = Table(["item", "predicted", "measured", "difference"], "lrrr")
     for item in sorted(items, key=lambda item: -(item.measured or 0)):
@@ -122,34 +186,33 @@ def item_table(items: Sequence[MeasuredItem]) -> Table:
     return table
 
 
-def _against(pair: MeasuredPeak | MeasuredItem) -> tuple[str, str, Styled]:
+def _against(pair: MeasuredPeak | MeasuredItem) -> tuple[str, str, Note]:
     measured = "–" if pair.measured is None else format_size(pair.measured)
     if pair.predicted is None:
-        return "–", measured, Styled("–")
+        return "–", measured, Note("–")
     return format_size(pair.predicted), measured, _difference(pair.predicted, pair.measured)
 
 
-def _difference(predicted: int, measured: int | None) -> Styled:
+def _difference(predicted: int, measured: int | None) -> Note:
     """Return by how much the measured is more or less than predicted."""
     if measured is None or predicted == 0:
-        return Styled("–")
+        return Note("–")
     share = measured / predicted - 1
     style = "green" if abs(share) <= CLOSE else "yellow" if abs(share) <= FAR else "red"
-    return Styled(f"{share:+.1%}" if abs(share) >= 0.0005 else "0.0%", style)
+    return Note(f"{share:+.1%}" if abs(share) >= 0.0005 else "0.0%", style)
 
 
-def attempt_lines(outcome: Outcome) -> Iterator[Part]:
+def _attempt_lines(outcome: Outcome) -> Iterator[Part]:
     """Yield a line per attempt where there was more than one, or where knobs were turned."""
     if len(outcome.attempts) < 2 and not any(attempt.knobs for attempt in outcome.attempts):
         return
-    yield ""
     for number, attempt in enumerate(outcome.attempts, 1):
         knobs = ", ".join(f"{name}: {_shown(value)}" for name, value in attempt.knobs.items())
         label = f"attempt {number}: " if len(outcome.attempts) > 1 else ""
         yield f"{label}{attempt.reason}" + (f" ({knobs})" if knobs else "")
 
 
-def result_table(outcome: Outcome, progress: Sequence[Progress]) -> Table:
+def _result_table(outcome: Outcome, progress: Sequence[Progress]) -> Table:
     """Return the reward before and after, and the score."""
     table = Table(["", "", ""], "lrw")
     for row in (*_reward_rows(progress), *_score_rows(outcome)):
@@ -180,21 +243,24 @@ def _shown(value: object) -> str:
     return "–" if value is None else number_text(value) if isinstance(value, float) else str(value)
 
 
-def _closing_table(outcome: Outcome, directory: Path, again: str, export: tuple[str, str]) -> Iterator[Part]:
+def _file_table(directory: Path) -> Table:
+    """What the folder holds."""
     table = Table(["", ""], "vw")  # a path that is broken cannot be copied
     for name, what in _CONTENTS:
         if (directory / name).exists():
             table.add(f"{directory / name}", what)
-    if table.rows:
-        yield table
-        yield ""
+    return table
+
+
+def _closing(outcome: Outcome, again: str, export: tuple[str, str]) -> Iterator[Part]:
+    """The command that uses what was learned, or goes on."""
     if outcome.status == "finished":
         use, command = export
         if command:
             yield f"to use the policy {use}:"
-            yield Styled(f"  {command}", "cyan")
+            yield Note(f"  {command}", "cyan")
     elif outcome.resume is None:
-        yield Styled("no checkpoint to continue from", "yellow")
+        yield Note("no checkpoint to continue from", "yellow")
     else:
         yield f"to continue, {_RESUME[outcome.resume]}:"
-        yield Styled(f"  {again}", "cyan")
+        yield Note(f"  {again}", "cyan")

@@ -1,4 +1,4 @@
-"""A page of its own: one file, no script, nothing loaded; what everything legroom draws looks like.
+"""A document as HTML: a page of its own in one file, with no script and nothing loaded, or a part of another page.
 
 Drawings stretch to the width there is, while their labels are text of the page beside them: inside the drawing they
 would shrink with it and be unreadable on a phone. Colours follow the reader's choice of light or dark; every text has
@@ -9,11 +9,15 @@ an attribute of SVG, so that fragments also work in a page whose content securit
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from hashlib import sha256
 from html import escape
 
+from legroom.rendering.bars import bars_drawing
+from legroom.rendering.curves import curves_drawing
+from legroom.rendering.document import Bars, Curves, Document, Note, Part, Section, Table
 from legroom.rendering.kinds import DARK, LIGHT
 
 SCOPE = ".legroom"
@@ -79,8 +83,6 @@ vertical-align:top;overflow-wrap:break-word}
 & td.long{min-width:14rem}
 & tr.part th{padding-top:.8rem;color:var(--soft);font-weight:600}
 & code{font:.9em ui-monospace,monospace;overflow-wrap:anywhere;background:none;color:inherit;padding:0}
-& .said{background:var(--card);border-radius:.5rem;padding:.8rem 1rem}
-& .said p{margin:.3rem 0}
 & ul.findings{list-style:none;padding:0;margin:.6rem 0}
 & ul.findings li{margin:.3rem 0;overflow-wrap:anywhere}
 & summary{cursor:pointer;margin:.6rem 0}
@@ -142,49 +144,99 @@ _POLICY = (
     f"default-src 'none'; style-src 'sha256-{b64encode(sha256(_WHOLE.encode()).digest()).decode()}'; "
     "base-uri 'none'; form-action 'none'"
 )
+_CLASSES = {"bold": "strong", "dim": "soft", "red": "bad", "bold red": "bad", "green": "good", "yellow": "warning",
+            "cyan": "info"}  # fmt: skip
+_VERDICTS = {"green": "ok", "yellow": "growing", "bold red": "leak"}
+_SHORT = 40  # letters: what wraps in a terminal, but is as short as this, needs no line of its own
 
 
-def whole_page(title: str, body: Iterable[str]) -> str:
-    """Return the page."""
-    inside = "\n".join(part for part in body if part)
+def whole_page(document: Document) -> str:
+    """The page."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="generator" content="legroom">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        f"<title>{escape(title)}</title><style>{_WHOLE}</style></head>\n"
-        f'<body class="legroom">\n{inside}\n</body></html>\n'
+        f"<title>{escape(document.title or document.page_title)}</title><style>{_WHOLE}</style></head>\n"
+        f'<body class="legroom">\n{body(document)}\n<footer>{escape(document.footer)}</footer>\n</body></html>\n'
     )
 
 
-def fragment(body: Iterable[str]) -> str:
-    """Return what a notebook shows: the body with its style, which reaches nothing beside it."""
-    inside = "\n".join(part for part in body if part)
+def fragment(document: Document) -> str:
+    """What a notebook shows: the body with its style, which reaches nothing beside it."""
+    inside = body(document, level=1 if document.title else 2)
     return f'<div class="legroom notebook"><style>{_IN_NOTEBOOK}</style>\n{inside}\n</div>'
 
 
-def facts(rows: Iterable[tuple[str, str | None]]) -> str:
-    """Return names with their texts, those without a text left out."""
-    shown = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in rows if text)
-    return f"<dl>{shown}</dl>" if shown else ""
+def body(document: Document, level: int = 1) -> str:
+    """The title, the verdict and all parts; `level` is that of the title's heading."""
+    title = document.title or document.page_title
+    head = f"<h{level}>{escape(title)}</h{level}>" if title else ""
+    said = "" if document.verdict is None else _verdict(document.verdict)
+    ways = parts_html(f"try: {way}" for way in document.ways)
+    return "\n".join(filter(None, (head, said, ways, parts_html(document.parts, level + bool(title)))))
 
 
-def legend(colours: Mapping[str, str]) -> str:
-    """Return what the colours of a drawing mean: a CSS colour by name."""
-    items = (f"<li>{_swatch(colour)}{escape(name)}</li>" for name, colour in colours.items())
-    return f'<ul class="legend">{"".join(items)}</ul>'
+def parts_html(parts: Iterable[Part], level: int = 2) -> str:
+    """Parts of a document, one under the other; `level` is that of the headings of their sections."""
+    return "\n".join(filter(None, (_part(part, level) for part in parts)))
 
 
-def _swatch(colour: str) -> str:
-    return f'<svg aria-hidden="true"><rect width="100%" height="100%" rx="2" fill="{colour}"/></svg>'
+def _part(part: Part, level: int) -> str:
+    match part:
+        case Table():
+            return table_html(part)
+        case Bars():
+            return bars_drawing(part) if part.bars else ""
+        case Curves():
+            return curves_drawing(part)
+        case Section():
+            inside = parts_html(part.parts, level + 1)
+            if part.folded:
+                return f"<details><summary>{escape(part.title)}</summary>\n{inside}</details>" if inside else ""
+            return f"<h{level}>{escape(part.title)}</h{level}>\n{inside}" if inside else ""
+    note = part if isinstance(part, Note) else Note(part)
+    return f"<p>{_styled(note)}</p>" if note.text.strip() else ""
 
 
-def verdict(text: str, kind: str, rest: str = "") -> str:
-    """Return a verdict, as `ok` or `leak`, and what there is to say beside it."""
-    return f'<p><span class="verdict {kind}">{escape(text)}</span> {escape(rest)}</p>'
+def _verdict(verdict: Note) -> str:
+    """The answer in a few words, and what there is to say beside it."""
+    short, rest = verdict.text.removesuffix("."), ""
+    if found := re.match(r"([^:;]{2,60}?)[:;] (.*)", verdict.text, re.DOTALL):
+        short, rest = found.groups()
+    return f'<p><span class="verdict {_VERDICTS.get(verdict.style, "")}">{escape(short)}</span> {escape(rest)}</p>'
 
 
-def footer(text: str) -> str:
-    """Return the small print at the end."""
-    return f"<footer>{escape(text)}</footer>"
+def table_html(table: Table) -> str:
+    """A table: numbers to the right, and wider than the screen only inside a frame that scrolls by itself."""
+    if not any(table.header) and len(table.align) == 2:
+        rows = (f"<dt>{_styled(name)}</dt><dd>{_styled(fact)}</dd>" for name, fact in table.rows)
+        return f"<dl>{''.join(rows)}</dl>"
+    kinds = [_column(table, i) for i in range(len(table.align))]
+    titles = (f'<th scope="col"{kind}>{escape(text)}</th>' for text, kind in zip(table.header, kinds, strict=True))
+    top = f"<thead><tr>{''.join(titles)}</tr></thead>" if any(table.header) else ""
+    rows = (_row(row, kinds) for row in table.rows)
+    stacking = ' class="stacking"' if ' class="long"' in kinds else ""
+    return f'<div class="wide"><table{stacking}>{top}<tbody>{"".join(rows)}</tbody></table></div>'
+
+
+def _column(table: Table, i: int) -> str:
+    """The class of a column: of numbers, or of long texts, which get a line of their own where it is narrow."""
+    if table.align[i] == "r":
+        return ' class="n"'
+    is_long = table.align[i] == "w" and max((len(row[i].text) for row in table.rows), default=0) > _SHORT
+    return ' class="long"' if is_long else ""
+
+
+def _row(row: list[Note], kinds: list[str]) -> str:
+    first, *others = row
+    if others and first.style == "bold" and not any(cell.text for cell in others):
+        return f'<tr class="part"><th colspan="{len(row)}" scope="colgroup">{escape(first.text)}</th></tr>'
+    cells = (f"<td{kind}>{_styled(cell)}</td>" for cell, kind in zip(row, kinds, strict=True))
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _styled(cell: Note) -> str:
+    kind, text = _CLASSES.get(cell.style), escape(cell.text.strip())
+    return f'<span class="{kind}">{text}</span>' if kind and text else text

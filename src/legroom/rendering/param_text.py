@@ -1,19 +1,21 @@
-"""A search over a program's arguments for the terminal and as JSON: the answer first, then what was tried."""
+"""A search over a program's arguments as a document and as JSON: the answer first, then what was tried."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from legroom import __version__
 from legroom.model.param import Number, ParamSearch, Trial
 from legroom.model.verdict import Budget
 from legroom.rendering.console import document
+from legroom.rendering.document import Curves, Document, Limit, Note, Part, Section, Table, verdict
 from legroom.rendering.item_text import peak_data
-from legroom.rendering.layout import Part, Styled, Table, verdict
 from legroom.rendering.prediction_text import footprint_data
 from legroom.rendering.program_text import first_line, needs_text, not_reached_text, program_data
 from legroom.units import format_size
 
+_FOOTER = f"Every point is a rehearsal on a simulated GPU; nothing was trained. Written by legroom fit {__version__}."
 BAR = 24  # characters of a full budget
 
 
@@ -51,18 +53,37 @@ def _trial_data(trial: Trial) -> dict[str, Any]:
     }
 
 
-def search_text(found: ParamSearch) -> Iterator[Part]:
-    """Yield the answer, then a table of what was tried with its memory drawn against the budget."""
-    answer = verdict_part(found)
-    yield verdict(answer.text, answer.style)
-    if found.why:
-        yield f"  {found.why}"
+def search_document(found: ParamSearch) -> Document:
+    """The answer, memory against the argument, then a table of what was tried with its memory beside the budget."""
+    parts: list[Part] = [f"  {found.why}"] if found.why else []
+    if len(found.params) == 1:
+        parts += _curves(found)
     if found.frontier:
-        yield ""
-        yield trial_table(found.frontier, "largest that fits")
+        parts.append(Section("The largest that fits", [trial_table(found.frontier, "largest that fits")]))
     if found.trials:
-        yield ""
-        yield trial_table(sorted(found.trials, key=by_value), "tried")
+        parts.append(Section("What was tried", [trial_table(sorted(found.trials, key=by_value), "tried")]))
+    names = " and ".join(param.name for param in found.params)
+    return Document("", _verdict(found), parts, _FOOTER, f"Memory by {names}")
+
+
+def _curves(found: ParamSearch) -> Iterator[Part]:
+    """Memory against the argument, with the budget as a line, of what did not run out of it while it was rehearsed."""
+    name = found.params[0].name
+    tried = [each for each in found.trials if not each.refused and each.prediction.rehearsal.stopped != "out-of-memory"]
+    known = sorted(tried, key=by_value)
+    budget = found.trials[0].prediction.budget if found.trials else Budget(None, None)
+    for place, limit in (("GPU", budget.vram), ("host", budget.ram)):
+        footprints = [trial.prediction.footprint for trial in known]
+        peaks = [peak for one in footprints if (peak := one.gpu if place == "GPU" else one.host) is not None]
+        if limit is None or len(peaks) < max(len(known), 2):
+            continue
+        values = [float(trial.params[name]) for trial in known]
+        first, last = format_size(peaks[0].nbytes), format_size(peaks[-1].nbytes)
+        yield Section(f"{place} memory", [Curves(
+            f"{place} memory by {name}", values, (), along="count", predicted=peaks,
+            said=f"From {first} at {values[0]:,.0f} to {last} at {values[-1]:,.0f}.",
+            limit=Limit(budget.usable(limit), "budget"),
+        )])  # fmt: skip
 
 
 def by_value(trial: Trial) -> tuple[Number, ...]:
@@ -70,14 +91,14 @@ def by_value(trial: Trial) -> tuple[Number, ...]:
     return tuple(trial.params.values())
 
 
-def verdict_part(found: ParamSearch) -> Styled:
-    """Return what fits, in one line."""
+def _verdict(found: ParamSearch) -> Note:
+    """What fits, in one line."""
     if found.best is None:
         if found.fits is False:
             smallest = min(found.trials, key=by_value)
             outcome = _outcome(smallest).removeprefix("does not fit, ")
-            return Styled(f"does not fit: {params_text(smallest)} needs {outcome}", "bold red")
-        return Styled("unknown what fits", "yellow")
+            return verdict(f"does not fit: {params_text(smallest)} needs {outcome}", "bold red")
+        return verdict("unknown what fits", "yellow")
     best = found.best
     above = ""
     if found.next is not None:
@@ -86,7 +107,7 @@ def verdict_part(found: ParamSearch) -> Styled:
         above = ", the largest value given"
     fits = "fits so far" if best.prediction.so_far else "fits"
     unseen = not_reached_text(best.prediction.rehearsal)
-    return Styled(f"{fits}: {params_text(best)} ({needs_text(best.prediction)}){above}{unseen}", "green")
+    return verdict(f"{fits}: {params_text(best)} ({needs_text(best.prediction)}){above}{unseen}", "green")
 
 
 def params_text(trial: Trial) -> str:
@@ -131,7 +152,7 @@ def trial_table(trials: Sequence[Trial], title: str) -> Table:
             "" if gpu is None or died else format_size(gpu.nbytes),
             _bar(trial.prediction.budget, None if gpu is None else gpu.high, over=trial.fits is False),
             "" if died else format_size(host.nbytes),
-            Styled(_result(trial), style),
+            Note(_result(trial), style),
         )
     return table
 

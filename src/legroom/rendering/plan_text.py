@@ -1,19 +1,23 @@
-"""Plans for people and for programs: what was turned, what it bought, and what came out."""
+"""A plan as a document and as JSON: what was turned, what it bought, and what came out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from legroom import __version__
 from legroom.model.data import plain
 from legroom.model.footprint import Footprint, Peak, Phase, Place
 from legroom.model.plan import Change, Plan, Turn
 from legroom.model.verdict import Budget
 from legroom.rendering.console import document
-from legroom.rendering.item_text import peak_data
-from legroom.rendering.layout import Part, Styled, Table, verdict
+from legroom.rendering.document import Document, Note, Part, Section, Table, verdict
+from legroom.rendering.item_text import all_items, peak_bars, peak_data
 from legroom.units import format_size
 
+PLAN_FOOTER = (
+    f"Every figure is predicted, the whole band inside the budget where it fits. Written by legroom fit {__version__}."
+)
 PRICE_STYLES = {"free": "green", "slower": "yellow", "changes-learning": "red"}
 
 
@@ -60,19 +64,38 @@ def _turn_data(turn: Turn) -> dict[str, Any]:
     }
 
 
-def plan_text(plan: Plan) -> Iterator[Part]:
-    """Yield whether it fits, from what, knob by knob, to what."""
-    yield verdict_line(plan)
-    yield Styled(f"{plan.asked.name}: {plan.asked.algo} on {plan.after.device}", "bold")
+def plan_document(plan: Plan) -> Document:
+    """Whether it fits, from what, knob by knob, to what."""
+    bills = [all_items(plan.after, "After fitting, item by item")]
+    bills += [all_items(plan.before, "As it is, item by item")] if plan.turns else []
+    parts = [*plan_parts(plan), *peak_bars(_steps(plan), plan.budget), *bills]
+    return Document(_title(plan), verdict_line(plan), parts, PLAN_FOOTER)
+
+
+def plan_section(plan: Plan) -> Section:
+    """A plan below the heading of another document."""
+    parts = [verdict_line(plan), Note(_title(plan), "bold"), *plan_parts(plan)]
+    return Section(f"{plan.asked.name} with changed settings", parts)
+
+
+def _title(plan: Plan) -> str:
+    return f"{plan.asked.name}: {plan.asked.algo} on {plan.after.device}"
+
+
+def plan_parts(plan: Plan) -> Iterator[Part]:
+    """What it needs as it is, what each knob does, and what it needs then."""
     yield f"as it is: {peaks_text(plan.before)}"
-    yield ""
     if plan.turns:
-        yield turn_table(plan)
-        yield ""
-        for turn in plan.turns:
-            yield f"  {turn.name}: {turn.say}"
-        yield ""
-    yield from result_lines(plan)
+        yield Section("Knob by knob", [turn_table(plan)])
+        yield Section("What the knobs do", [f"  {turn.name}: {turn.say}" for turn in plan.turns])
+    yield Section("Then", list(result_lines(plan)))
+
+
+def _steps(plan: Plan) -> Iterator[tuple[str, Footprint]]:
+    """The run as it is, and after each of the knobs."""
+    yield "as it is", plan.before
+    for turn in plan.turns:
+        yield f"{turn.name} ({turn.price})", turn.after
 
 
 def turn_table(plan: Plan) -> Table:
@@ -89,7 +112,7 @@ def turn_table(plan: Plan) -> Table:
             after = [format_size(turn.after.host.nbytes)]
             if turn.after.gpu is not None:
                 after.append(format_size(turn.after.gpu.nbytes))
-            table.add(*cells, Styled(turn.price, PRICE_STYLES[turn.price]), _saved(turn.saved), *after)
+            table.add(*cells, Note(turn.price, PRICE_STYLES[turn.price]), _saved(turn.saved), *after)
     return table
 
 
@@ -127,10 +150,10 @@ def result_lines(plan: Plan) -> Iterator[Part]:
         yield f"on disk:  up to {format_size(disk)} of stored observations"
     for note in (*plan.notes, *plan.after.notes):
         if note:
-            yield Styled(f"note: {note}", "dim")
+            yield Note(f"note: {note}", "dim")
 
 
-def verdict_line(plan: Plan) -> Styled:
+def verdict_line(plan: Plan) -> Note:
     """Return whether it fits, in its colour."""
     return verdict(verdict_text(plan), "green" if plan.fits else "bold red")
 

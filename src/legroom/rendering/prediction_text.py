@@ -1,4 +1,4 @@
-"""A prediction as a bill (one run), as a comparison (several) and as JSON."""
+"""A prediction as a document (the bill of one run, or several compared) and as JSON."""
 
 from __future__ import annotations
 
@@ -6,23 +6,33 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from legroom import __version__
 from legroom.backends.base import backend_of
 from legroom.errors import unseen_text
 from legroom.model.finding import Finding
-from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
+from legroom.model.footprint import Footprint
 from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.spaces import describe
 from legroom.model.verdict import Budget, allocator_limit, fits_closely, refused_array
 from legroom.rendering.console import document
-from legroom.rendering.item_text import PLACE_NAMES, error_text, peak_data, peak_text, when_text, why_text
-from legroom.rendering.layout import Part, Styled, Table, verdict, wrap
+from legroom.rendering.document import Document, Note, Section, Table, section, verdict
+from legroom.rendering.item_text import (
+    all_items,
+    allocator_lines,
+    item_table,
+    peak_bars,
+    peak_data,
+    peak_text,
+    phase_table,
+    size_text,
+)
+from legroom.rendering.layout import SCREEN_LINES, SCREEN_WIDTH, wrap
 from legroom.units import format_size, plural
 
 ITEM_KEYS = ("name", "place", "phases", "count", "nbytes", "error", "known", "why")
-SCREEN_LINES, SCREEN_WIDTH = 40, 100  # a bill shall be seen as a whole; --all shows what that leaves out
-# items below this share of their place are shown as one line: the first share that leaves a screen
-SMALL_SHARES = (0.002, 0.005, 0.01, 0.02, 0.05)
-_FITS_STYLES = {True: "green", False: "bold red", None: "yellow"}
+_FOOTER = f"Every figure is predicted; nothing was trained for it. Written by legroom predict {__version__}."
+ASK = "give --gpu or --vram"
+FITS_STYLES = {True: "green", False: "bold red", None: "yellow"}
 _SEVERITY = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
@@ -88,42 +98,79 @@ def _lean_json(lean: LeanOption) -> dict[str, Any]:
     return {"host": peak_data(lean.footprint.host), "price": lean.price, "slowdown": None}
 
 
-def prediction_text(prediction: Prediction, *, everything: bool = False) -> Iterator[Part]:
-    """Yield whether it fits, peaks, then the bill: phases, items (the small ones summed up), and what else to know."""
-    phases, remarks = phase_table(prediction.footprint), list(remark_lines(prediction))
-    opening = [verdict_line(prediction), Styled(headline(prediction), "bold"), *peak_lines(prediction)]
-    told = sum(
-        len(wrap(part.text if isinstance(part, Styled) else str(part), SCREEN_WIDTH)) for part in (*opening, *remarks)
-    )
-    around = 1 + 1 + len(phases.rows) + 1 + 1 + told  # empty lines, the head of the phases, the rest
-    yield from opening
-    yield ""
-    yield phases
-    yield ""
-    yield _item_table(prediction.footprint, None if everything else SCREEN_LINES - around)
-    if remarks:
-        yield ""
-        yield from remarks
+def predictions_document(
+    predictions: Sequence[Prediction], unread: Sequence[tuple[str, Exception]], everything: bool
+) -> Document:
+    """The bill of one run, or several runs side by side."""
+    if len(predictions) > 1 or unread:
+        return comparison_document(predictions, unread)
+    return prediction_document(predictions[0], everything=everything)
 
 
-def comparison_text(predictions: Sequence[Prediction], unread: Sequence[tuple[str, Exception]] = ()) -> Iterator[Part]:
-    """Yield how many fit, one row per run, the first being what the others are compared with, and notes.
+def prediction_document(prediction: Prediction, *, everything: bool = False) -> Document:
+    """Whether it fits, the peaks, then the bill: bars, phases, items, and what else to know.
+
+    Args:
+        everything: all items, and all that is known of them; otherwise the small ones are summed up, for a screen.
+    """
+    footprint = prediction.footprint
+    head, remarks = verdict_line(prediction), list(remark_lines(prediction))
+    peaks, phases = list(peak_lines(prediction)), phase_table(footprint)
+    title = headline(prediction)
+    texts = [head.text, title, *(note if isinstance(note, str) else note.text for note in (*peaks, *remarks))]
+    around = 1 + 1 + len(phases.rows) + 1 + 1 + sum(len(wrap(text, SCREEN_WIDTH)) for text in texts)
+    items = item_table(footprint, None if everything else SCREEN_LINES - around)
+    parts = [
+        *peaks,
+        *peak_bars(_with_savings(prediction), prediction.budget),
+        Section("Memory by phase", [phases]),
+        Section("Item by item", [items]),
+        *section("To know", remarks),
+    ]
+    return Document(title, head, parts, _FOOTER)
+
+
+def _with_savings(p: Prediction) -> Iterator[tuple[str, Footprint]]:
+    """The run as it is and with what would save memory, the same again left out."""
+    yield p.footprint.name, p.footprint
+    if p.free.host.nbytes < p.footprint.host.nbytes:
+        yield "with every free saving", p.free
+    if p.lean is not None and p.lean.footprint.host.nbytes < p.free.host.nbytes:
+        yield "and with lean storage", p.lean.footprint
+
+
+def footprint_document(footprint: Footprint) -> Document:
+    """A footprint without a budget, as a notebook shows it."""
+    peaks = Table(["", ""], "lw")
+    peaks.add("host peak", peak_text(footprint.host))
+    if footprint.gpu is not None:
+        peaks.add("GPU peak", peak_text(footprint.gpu))
+    bars = peak_bars([(footprint.name, footprint)], None)
+    parts = [peaks, *footprint_remarks(footprint), *bars, all_items(footprint)]
+    return Document(f"{footprint.name}: memory on {footprint.device}", None, parts)
+
+
+def comparison_document(predictions: Sequence[Prediction], unread: Sequence[tuple[str, Exception]] = ()) -> Document:
+    """How many fit, one row per run, the first being what the others are compared with, and notes.
 
     Args:
         unread: runs that could not be read or predicted, and why.
     """
-    yield _comparison_verdict(predictions, len(unread))
     table = comparison_table(predictions)
     for name, _ in unread:
-        table.add(name, *[""] * (len(table.header) - 2), Styled("not read", "yellow"))
-    yield table
-    yield ""
-    for name, reason in unread:
-        yield f"{name}: {reason}"
-    yield from comparison_lines(predictions)
+        table.add(name, *[""] * (len(table.header) - 2), Note("not read", "yellow"))
+    reasons = (f"{name}: {reason}" for name, reason in unread)
+    parts = [
+        table,
+        Section("To know", [*reasons, *comparison_lines(predictions)]),
+        *peak_bars([(p.footprint.name, p.footprint) for p in predictions], predictions[0].budget),
+        *(Section(headline(p), [verdict_line(p), item_table(p.footprint)], folded=True) for p in predictions),
+    ]
+    title = f"{', '.join(p.footprint.name for p in predictions)}: side by side"
+    return Document("", _comparison_verdict(predictions, len(unread)), parts, _FOOTER, title)
 
 
-def _comparison_verdict(predictions: Sequence[Prediction], unread: int = 0) -> Styled:
+def _comparison_verdict(predictions: Sequence[Prediction], unread: int = 0) -> Note:
     """Return how many of several runs fit, and which."""
     fitting = [p.footprint.name for p in predictions if p.fits]
     unknown = sum(p.fits is None for p in predictions) + unread
@@ -151,24 +198,25 @@ def comparison_table(predictions: Sequence[Prediction]) -> Table:
         table.add(
             p.footprint.name,
             format_size(p.footprint.host.nbytes),
-            *([_size(gpu.nbytes if gpu else 0)] if with_gpu else []),
+            *([size_text(gpu.nbytes if gpu else 0)] if with_gpu else []),
             describe(backend_of(p.run).stored_observation(p.run)),
             f"{backend_of(p.run).storage(p.run).steps:,}",
             f"{p.run.env.n_envs:,}",
             f"{first / p.footprint.host.nbytes:.1f}×",
-            Styled("yes, the largest", "green") if p is largest else _yes_or_no(p),
+            Note("yes, the largest", "green") if p is largest else _yes_or_no(p),
         )
     return table
 
 
-def comparison_lines(predictions: Sequence[Prediction]) -> Iterator[Part]:
-    """Yield the budget, findings, notes, and what savings would do."""
+def comparison_lines(predictions: Sequence[Prediction]) -> Iterator[str | Note]:
+    """The budget, findings, notes (what is noted of several runs once), and what savings would do."""
     yield budget_line(predictions[0].footprint, predictions[0].budget)
+    noted: dict[str, list[str]] = {}
     for p in predictions:
-        for finding in p.footprint.findings:
-            yield finding_text(finding, p.footprint.name)
+        yield from (finding_text(finding, p.footprint.name) for finding in p.footprint.findings)
         for note in p.footprint.notes:
-            yield Styled(f"{p.footprint.name}: {note}", "dim")
+            noted.setdefault(note, []).append(p.footprint.name)
+    yield from (Note(f"{', '.join(names)}: {note}", "dim") for note, names in noted.items())
     yield from _savings_summary(predictions)
 
 
@@ -192,67 +240,17 @@ def headline(p: Prediction) -> str:
     return f"{p.footprint.name}: {run.algo} on {p.footprint.device}, {envs}{kept}, observation {observation}"
 
 
-def phase_table(footprint: Footprint) -> Table:
-    """Return what each place holds in each phase."""
-    table = Table(["memory by phase", *(phase.value for phase in Phase)], "l" + "r" * len(Phase))
-    for place in (*HOST_PLACES, Place.GPU):
-        if any(item.place is place for item in footprint.items):
-            table.add(_place_name(footprint, place), *(_size(footprint.at(phase, (place,))) for phase in Phase))
-    if any(item.place in (Place.WORKER, Place.SHM) for item in footprint.items):
-        table.add("host total", *(_size(footprint.at(phase)) for phase in Phase), style="bold")
-    return table
+def verdict_line(p: Prediction, *, ask: str = ASK) -> Note:
+    """Whether it fits, in its colour."""
+    return verdict(verdict_text(p, ask=ask), FITS_STYLES[p.fits])
 
 
-def _place_name(footprint: Footprint, place: Place) -> str:
-    if place is not Place.WORKER:
-        return PLACE_NAMES[place]
-    count = max(item.count for item in footprint.items if item.place is place)
-    return f"{count:,} workers"
-
-
-def _item_table(footprint: Footprint, most_lines: int | None) -> Table:
-    """Return the items by place; all of them and all that is known of them where no number of lines is given."""
-    shares = (0.0,) if most_lines is None else SMALL_SHARES
-    for share in shares:
-        table = _items_from(footprint, share, most_lines)
-        if most_lines is None or len(table.rows) < most_lines:
-            break
-    return table
-
-
-def _items_from(footprint: Footprint, share: float, most_lines: int | None) -> Table:
-    """Return the items that have at least this share of their place, and the others as one line."""
-    table = Table(["item", "size", "±", "when", "why"], "lrrlw", most_lines)
-    for place in Place:
-        items = sorted((item for item in footprint.items if item.place is place), key=lambda item: -item.total)
-        smallest = share * sum(item.total for item in items)
-        shown = [item for item in items if item.total >= smallest]
-        if items:
-            table.add(PLACE_NAMES[place], style="bold")
-        for item in shown:
-            table.add(f"  {item.name}", _size(item.total), error_text(item), when_text(item), why_text(item))
-        if rest := items[len(shown) :]:
-            count = plural(len(rest), "smaller item")
-            table.add(f"  {count}", _size(sum(item.total for item in rest)), "", "", "--all lists them", style="dim")
-    return table
-
-
-def verdict_line(p: Prediction) -> Styled:
-    """Return whether it fits, in its colour."""
-    return verdict(verdict_text(p), _FITS_STYLES[p.fits])
-
-
-def peak_lines(p: Prediction) -> Iterator[Part]:
+def peak_lines(p: Prediction) -> Iterator[str | Note]:
     """Yield peaks, and what savings would do."""
-    yield Styled(f"host peak {peak_text(p.footprint.host)}", "bold")
+    yield Note(f"host peak {peak_text(p.footprint.host)}", "bold")
     if p.footprint.gpu is not None:
-        yield Styled(f"GPU peak  {peak_text(p.footprint.gpu)}", "bold")
-        if p.footprint.allocator is not None:
-            peaks = p.footprint.allocator
-            allocated, reserved = format_size(peaks.peak_allocated), format_size(peaks.peak_reserved)
-            low, high = map(format_size, peaks.band)
-            between = "" if low == high else f" (between {low} and {high})"
-            yield f"          PyTorch's allocator: {allocated} allocated, {reserved} reserved{between}"
+        yield Note(f"GPU peak  {peak_text(p.footprint.gpu)}", "bold")
+        yield from allocator_lines(p.footprint)
     if p.free.host.nbytes < p.footprint.host.nbytes:
         yield f"with every free saving ({', '.join(_free_names(p))}): host peak {format_size(p.free.host.nbytes)}"
     if p.lean is not None and _saves_more(p):
@@ -261,18 +259,23 @@ def peak_lines(p: Prediction) -> Iterator[Part]:
         yield f"{also}with lean storage ({_price_text(p.lean)}): host peak {_at_most(p.lean)}{size}"
 
 
-def remark_lines(p: Prediction) -> Iterator[Part]:
-    """Yield findings, notes and assumptions."""
-    for finding in p.footprint.findings:
-        yield finding_text(finding)
-    for note in p.footprint.notes:
-        yield Styled(f"note: {note}", "dim")
+def remark_lines(p: Prediction) -> Iterator[str | Note]:
+    """Findings, notes and assumptions."""
+    yield from footprint_remarks(p.footprint)
     for each in p.footprint.assumed:
-        yield Styled(f"assumed: {each.file}:{each.line}: {each.what}, {each.count:,} times", "dim")
+        yield Note(f"assumed: {each.file}:{each.line}: {each.what}, {each.count:,} times", "dim")
 
 
-def verdict_text(p: Prediction) -> str:
-    """Return whether it fits, and where it does not."""
+def footprint_remarks(footprint: Footprint) -> Iterator[Note]:
+    """Findings and notes."""
+    for finding in footprint.findings:
+        yield finding_text(finding)
+    for note in footprint.notes:
+        yield Note(f"note: {note}", "dim")
+
+
+def verdict_text(p: Prediction, *, ask: str = ASK) -> str:
+    """Whether it fits, and where it does not; `ask` is how a GPU can be named."""
     short = shortfall(p.footprint, p.budget)
     if p.footprint.refused:
         return f"invalid, whatever the memory (the error below); {need_text(p.footprint, p.budget)}".removesuffix("; ")
@@ -287,7 +290,7 @@ def verdict_text(p: Prediction) -> str:
         left = f"up to {high} of {limit} without the environment, which was not built"
         return f"unknown whether it fits: {left}: {p.footprint.not_built}"
     if p.fits is None:
-        return "fits the host; no GPU budget is known (give --gpu or --vram)"
+        return f"fits the host; no GPU budget is known ({ask})"
     return f"fits: {need_text(p.footprint, p.budget) or 'no limit is known'}"
 
 
@@ -358,22 +361,18 @@ def _savings_summary(predictions: Sequence[Prediction]) -> Iterator[str]:
     yield from (f"{title}: {', '.join(runs)}" for title, runs in lines.items())
 
 
-def finding_text(finding: Finding, name: str = "") -> Styled:
+def finding_text(finding: Finding, name: str = "") -> Note:
     """Return a finding with the way out."""
     prefix = f"{name}: " if name else ""
     hint = f" ({finding.hint})" if finding.hint else ""
-    return Styled(f"{finding.severity}: {prefix}{finding.message}{hint}", _SEVERITY[finding.severity])
+    return Note(f"{finding.severity}: {prefix}{finding.message}{hint}", _SEVERITY[finding.severity])
 
 
 def _everything(p: Prediction) -> int:
     return p.footprint.host.nbytes + (p.footprint.gpu.nbytes if p.footprint.gpu else 0)
 
 
-def _yes_or_no(p: Prediction) -> Styled:
+def _yes_or_no(p: Prediction) -> Note:
     if p.footprint.refused:
-        return Styled("no: invalid", "red")
-    return {True: Styled("yes", "green"), False: Styled("no", "red"), None: Styled("?")}[p.fits]
-
-
-def _size(nbytes: int) -> str:
-    return format_size(nbytes) if nbytes else "–"
+        return Note("no: invalid", "red")
+    return {True: Note("yes", "green"), False: Note("no", "red"), None: Note("?")}[p.fits]

@@ -1,4 +1,8 @@
-"""A profile as text, on one screen, and as JSON."""
+"""A profile as a document, which is one screen of text, and as JSON.
+
+Growth is drawn from where the run began: against the tens of megabytes that any Python process has, a leak of a hundred
+kilobytes would be a flat line.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,21 @@ from typing import Any
 from legroom import __version__
 from legroom.model.profile import Change, Comparison, KeyCost, Leak, ObservationCost, Profile
 from legroom.rendering.console import document
-from legroom.rendering.layout import Part, Styled, Table, verdict
-from legroom.units import format_size
+from legroom.rendering.document import (
+    Bar,
+    Bars,
+    Curves,
+    Document,
+    Layer,
+    Note,
+    Part,
+    Section,
+    Segment,
+    Table,
+    section,
+    verdict,
+)
+from legroom.units import format_size, plural
 
 SHOWN_LINES = 6
 SHOWN_KEYS = 12
@@ -59,32 +76,53 @@ def _observation_data(cost: ObservationCost) -> dict[str, Any]:
     }
 
 
-def profile_text(profile: Profile, comparison: Comparison | None = None, *, everything: bool = False) -> Iterator[Part]:
-    """Yield the report; all lines and keys of it where everything is asked for."""
-    yield verdict(leak_text(profile.leak), VERDICT_STYLES[profile.leak.verdict])
-    yield Styled(headline(profile), "bold")
-    if profile.leak.lines:
-        yield ""
-        yield line_table(profile.leak, None if everything else SHOWN_LINES)
-    for container in profile.leak.kept_in:
-        yield f"kept in: {container}"
-    if profile.observation is not None:
-        yield ""
-        yield from observation_parts(profile.observation, None if everything else SHOWN_KEYS)
-    if profile.parallel or profile.scaling.why:
-        yield ""
-        yield from parallel_parts(profile)
+def profile_document(profile: Profile, comparison: Comparison | None = None, *, everything: bool = False) -> Document:
+    """The report; all lines and keys of it where everything is asked for."""
+    leak, cost = profile.leak, profile.observation
+    lines, keys = (None, None) if everything else (SHOWN_LINES, SHOWN_KEYS)
+    parts: list[Part] = [*_growth(profile)]
+    if leak.lines:
+        found = Note(f"found by {leak.found_by}, in a separate pass", "dim")
+        parts.append(Section("Lines that leak", [_line_table(leak, lines), *([found] if everything else [])]))
+    parts += [f"kept in: {container}" for container in leak.kept_in]
+    if cost is not None:
+        parts.append(Section("Observations", list(_observation_parts(cost, keys))))
+    parts += section("Copies side by side, each in its own process", _parallel_parts(profile))
     if comparison is not None:
-        yield ""
-        yield from comparison_parts(comparison)
+        parts.append(Section("Against the baseline", list(_comparison_parts(comparison))))
+    footer = (
+        "Memory in use is what Python's and C's allocators hold. Processes are legroom's light workers; memory that "
+        f"several share counts once. Profiling itself took {profile.own_cpu_share:.1%} of the environment's processor "
+        f"time. Written by legroom profile {__version__}."
+    )
+    return Document(headline(profile), verdict(leak_text(leak), VERDICT_STYLES[leak.verdict]), parts, footer)
+
+
+def _growth(profile: Profile) -> Iterator[Section]:
+    """Memory over steps since the first, and the trend that was found in it."""
+    steps, leak = profile.curve.steps, profile.leak
+    if len(steps) < 2:
+        return
+    python, malloc = ([n - held[0] for n in held] for held in (profile.curve.python, profile.curve.malloc))
+    layers = [
+        Layer("Python objects", "var(--trainer)", python), Layer("arrays and C memory", "var(--others)", malloc),
+    ]  # fmt: skip
+    if leak.verdict != "ok":
+        end = python[-1] + malloc[-1]
+        trend = [end - leak.bytes_per_step * (steps[-1] - step) for step in steps]
+        name = f"both together, {rate_text(leak.bytes_per_step)} per step"
+        layers.append(Layer(name, "var(--limit)", trend))
+    title = f"Memory of {profile.env} over {profile.steps:,} steps"
+    curves = Curves(title, steps, layers, along="count", stacked=False, said=leak_text(leak))
+    yield Section("Memory over steps, since the first", [curves])
 
 
 def headline(profile: Profile) -> str:
     used = f", {format_size(profile.level)} in use" if profile.level else ""
-    return f"{profile.env}: {profile.steps:,} steps, {pace_text(profile.steps_per_s)} per second{used}"
+    return f"{profile.env}: {profile.steps:,} steps, {_pace_text(profile.steps_per_s)} per second{used}"
 
 
-def pace_text(pace: float) -> str:
+def _pace_text(pace: float) -> str:
     return f"{pace:,.0f}" if pace >= 100 else f"{pace:,.1f}"
 
 
@@ -93,7 +131,7 @@ def leak_text(leak: Leak) -> str:
     low, high = leak.interval
     rate = f"{rate_text(leak.bytes_per_step)} per step ({rate_text(low)} to {rate_text(high)})"
     if leak.verdict == "leak":
-        left = f", out of memory in about {rough(leak.steps_left)} steps" if leak.steps_left is not None else ""
+        left = f", out of memory in about {_rough(leak.steps_left)} steps" if leak.steps_left is not None else ""
         trouble = "" if leak.lines else f"; {leak.why}" if leak.why else ""
         return f"leak: {rate}{left}{trouble}"
     if leak.verdict == "growing":
@@ -105,7 +143,7 @@ def rate_text(nbytes: float) -> str:
     return f"{nbytes:.1f} B" if abs(nbytes) < 1000 else format_size(nbytes)
 
 
-def rough(number: int) -> str:
+def _rough(number: int) -> str:
     """Return two digits of a number; the rest would be a promise."""
     if number < 100:
         return str(number)
@@ -113,7 +151,7 @@ def rough(number: int) -> str:
     return f"{number // digits * digits:,}"
 
 
-def short_path(file: str) -> str:
+def _short_path(file: str) -> str:
     """Return the path as it is from the working directory, where it lies below."""
     try:
         return str(Path(file).relative_to(Path.cwd()))
@@ -121,32 +159,32 @@ def short_path(file: str) -> str:
         return file
 
 
-def line_table(leak: Leak, most: int | None = None) -> Table:
+def _line_table(leak: Leak, most: int | None = None) -> Table:
     """Return the lines that leave memory behind, the first of them where there are more than `most`."""
     table = Table(["left behind by", "per step", "in"], "lrw")
     for line in leak.lines[:most]:
-        table.add(f"{short_path(line.file)}:{line.line}", rate_text(line.bytes_per_step), line.function)
+        table.add(f"{_short_path(line.file)}:{line.line}", rate_text(line.bytes_per_step), line.function)
     if rest := leak.lines[len(table.rows) :]:
         table.add(f"{len(rest)} more lines", rate_text(sum(line.bytes_per_step for line in rest)), "", style="dim")
     return table
 
 
-def rollout_title(cost: ObservationCost) -> str:
+def _rollout_title(cost: ObservationCost) -> str:
     return f"rollout of {cost.rollout_steps:,}" if cost.rollout_said else f"{cost.rollout_steps:,} steps"
 
 
-def observation_parts(cost: ObservationCost, most: int | None = None) -> Iterator[Part]:
+def _observation_parts(cost: ObservationCost, most: int | None = None) -> Iterator[Part]:
     """Yield what observations cost key by key, the largest where there are more than `most`, and what is wrong."""
     yield _observation_table(cost, most or len(cost.keys))
     for severity, text in observation_findings(cost):
-        yield Styled(f"{severity}: {text}", {"error": "bold red", "warning": "yellow"}.get(severity, "cyan"))
+        yield Note(f"{severity}: {text}", {"error": "bold red", "warning": "yellow"}.get(severity, "cyan"))
 
 
 def _observation_table(cost: ObservationCost, most: int) -> Table:
     outer = cost.stacked_nbytes // max(cost.nbytes, 1)
     stacked = [f"{outer} stacked"] if outer > 1 else []
     align = "llr" + "r" * len(stacked) + "rw"
-    table = Table(["observation", "type", "size", *stacked, rollout_title(cost), ""], align)
+    table = Table(["observation", "type", "size", *stacked, _rollout_title(cost), ""], align)
 
     def add(name: str, kind: str, nbytes: int, remark: str, style: str = "") -> None:
         more = [format_size(outer * nbytes)] if stacked else []
@@ -183,20 +221,27 @@ def _alias_text(key: KeyCost, cost: ObservationCost) -> str:
     return f"{steps}: its content changes later; return a copy"
 
 
-def parallel_parts(profile: Profile) -> Iterator[Part]:
+def _parallel_parts(profile: Profile) -> Iterator[Part]:
     """Yield what copies of the environment side by side cost."""
     if profile.parallel:
         table = Table(["side by side", "memory", "of it shared", "alone, each"], "lrrr")
         for row in profile.parallel:
-            envs = f"{row.envs:,} env{'s' if row.envs > 1 else ''}"
-            table.add(envs, *(format_size(n) for n in (row.pss, row.shared, row.uss_per_env)))
+            table.add(plural(row.envs, "env"), *(format_size(n) for n in (row.pss, row.shared, row.uss_per_env)))
         yield table
-        yield scaling_text(profile)
+        bars = [
+            Bar(
+                plural(row.envs, "env"),
+                (Segment("shared.among them", row.shared), Segment("envs.own", row.pss - row.shared)),
+            )
+            for row in profile.parallel
+        ]
+        yield Bars(f"Memory of copies of {profile.env} side by side", bars)
+        yield _scaling_text(profile)
     if profile.scaling.why:
-        yield Styled(f"note: {profile.scaling.why}", "yellow" if not profile.parallel else "dim")
+        yield Note(f"note: {profile.scaling.why}", "yellow" if not profile.parallel else "dim")
 
 
-def scaling_text(profile: Profile) -> str:
+def _scaling_text(profile: Profile) -> str:
     scaling = profile.scaling
     more = ""
     if scaling.marginal is not None:
@@ -207,25 +252,25 @@ def scaling_text(profile: Profile) -> str:
     return f"{more}{profile.fits_envs or 0:,} fit into {format_size(scaling.budget)}, 90% of what is free here"
 
 
-def comparison_parts(comparison: Comparison) -> Iterator[Part]:
+def _comparison_parts(comparison: Comparison) -> Iterator[Part]:
     """Yield what changed since a baseline."""
     table = Table([f"against {comparison.baseline}", "before", "now", ""], "lrrw")
     for change in comparison.changes:
         before, now = (_change_value(change, value) for value in (change.before, change.now))
-        table.add(CHANGE_NAMES[change.what], before, now, Styled(_change_text(change), CHANGE_STYLES[change.verdict]))
+        table.add(CHANGE_NAMES[change.what], before, now, Note(_change_text(change), CHANGE_STYLES[change.verdict]))
     yield table
     yield _comparison_summary(comparison)
     for note in comparison.notes:
-        yield Styled(f"note: {note}", "yellow")
+        yield Note(f"note: {note}", "yellow")
 
 
-def _comparison_summary(comparison: Comparison) -> Styled:
+def _comparison_summary(comparison: Comparison) -> Note:
     changed = [change for change in comparison.changes if change.verdict in ("better", "worse")]
     if not changed:
-        return Styled("nothing changed beyond noise", "green")
+        return Note("nothing changed beyond noise", "green")
     worse = any(change.verdict == "worse" for change in changed)
     names = ", ".join(f"{CHANGE_NAMES[change.what]} {change.verdict}" for change in changed)
-    return Styled(f"changed beyond noise: {names}", "red" if worse else "green")
+    return Note(f"changed beyond noise: {names}", "red" if worse else "green")
 
 
 def _change_value(change: Change, value: float | None) -> str:

@@ -6,12 +6,13 @@ text of a source line is in the document itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar, get_args
+from collections.abc import Mapping
+from json import dumps
+from typing import Any, TypeVar, cast
 
 from legroom.errors import BadInput
 from legroom.model.finding import Finding
-from legroom.model.footprint import AllocatorPeaks, Assumed, Footprint, Item, Known, Phase, Place
+from legroom.model.footprint import AllocatorPeaks, Assumed, Footprint, Item
 from legroom.model.rehearsal import (
     CardSeen,
     HostSeen,
@@ -30,13 +31,13 @@ T = TypeVar("T")
 
 
 def is_rehearsal(data: Any) -> bool:
-    """Return whether parsed JSON is the document of a rehearsed program."""
+    """Say whether parsed JSON is the document of a rehearsed program."""
     runs = data.get("runs") if isinstance(data, Mapping) else None
     return bool(isinstance(runs, list) and runs and isinstance(runs[0], Mapping) and "program" in runs[0])
 
 
 def prediction_from(data: Any) -> ProgramPrediction:
-    """Return the prediction that a document tells of.
+    """The prediction that a document tells of.
 
     Raises:
         BadInput: something in it is not what `predict` writes.
@@ -44,8 +45,9 @@ def prediction_from(data: Any) -> ProgramPrediction:
     try:
         return _prediction(data["runs"][0])
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as wrong:
+        said = " ".join(str(wrong).split())[:120]
         raise BadInput(
-            f"not the result of a rehearsal ({type(wrong).__name__}: {wrong})", hint="legroom predict --json -- COMMAND"
+            f"not the result of a rehearsal ({type(wrong).__name__}: {said})", hint="legroom predict --json -- COMMAND"
         ) from None
 
 
@@ -53,131 +55,93 @@ def _prediction(run: Mapping[str, Any]) -> ProgramPrediction:
     program = run["program"]
     allocator = (run.get("gpu") or {}).get("allocator")
     footprint = Footprint(
-        name=_text(run["name"]),
-        items=tuple(_item(each) for each in _rows(run["items"])),
+        name=_made(str, run["name"]),
+        items=items_of(run),
         device="cuda" if run.get("gpu") else "cpu",
-        findings=tuple(_finding(each) for each in _rows(run["findings"])),
+        findings=_made(tuple[Finding, ...], run["findings"]),
         allocator=None if allocator is None else _allocator(allocator),
-        notes=tuple(_text(each) for each in _rows(run["notes"])),
-        unknown=tuple(_text(each) for each in _rows(run.get("unknown") or ())),
-        assumed=tuple(_assumed(each) for each in _rows(program["assumed"])),
+        notes=_made(tuple[str, ...], run["notes"]),
+        unknown=_made(tuple[str, ...], run.get("unknown") or []),
+        assumed=_made(tuple[Assumed, ...], program["assumed"]),
     )
-    budget = program["budget"]
-    fits = run["fits"]
     return ProgramPrediction(
-        _rehearsal(program, footprint), footprint,
-        Budget(_whole(budget["ram"]), _whole(budget["vram"]), float(budget["reserve"]), _text(budget["ram_origin"]),
-               _text(budget["vram_origin"])),
-        fits if fits is None or isinstance(fits, bool) else None,
-        tuple(_text(each) for each in _rows(program["ways"])),
+        _rehearsal(program, footprint), footprint, _made(Budget, program["budget"]),
+        run["fits"] if isinstance(run["fits"], bool) else None, _made(tuple[str, ...], program["ways"]),
         so_far=bool(program.get("so_far")),
     )  # fmt: skip
 
 
+def items_of(run: Mapping[str, Any]) -> tuple[Item, ...]:
+    """The items of a run in a document of `predict`."""
+    return _made(tuple[Item, ...], run["items"])
+
+
 def _rehearsal(program: Mapping[str, Any], footprint: Footprint) -> Rehearsal:
-    stopped = program["stopped"]
-    if stopped not in get_args(Stopped):
-        raise ValueError(f"stopped: {stopped!r}"[:80])
-    at, oom, over = program["at"], program["out_of_memory"], program["timeline"]
+    at, oom, over, code = program["at"], program["out_of_memory"], program["timeline"], program["exit_code"]
+    failed = [each for each in program.get("failed_requests") or [] if each["retried"] is not None]
+    retried = [{**each, **_NO_REQUEST, "caught": True, "retried": list(each["retried"].values())} for each in failed]
+    refused = retried if oom is None else [{**_NO_REQUEST, "file": "", "line": 0, "text": oom, "caught": False}]
     return Rehearsal(
-        command=tuple(_text(each) for each in _rows(program["command"])),
-        exit_code=_whole(program["exit_code"]),
-        stopped=stopped,
-        updates=_number(program["updates"]),
-        repeats=_number(program["repeats"]),
-        seconds=float(program["seconds"]),
-        host=HostSeen(footprint.host.nbytes, _number(program["host"]["now"]), 0, 1),
+        command=_made(tuple[str, ...], program["command"]),
+        exit_code=code if isinstance(code, int) else None,
+        stopped=_made(cast(Any, Stopped), program["stopped"]),
+        updates=_made(int, program["updates"]),
+        repeats=_made(int, program["repeats"]),
+        seconds=_made(float, program["seconds"]),
+        host=HostSeen(footprint.host.nbytes, _made(int, program["host"]["now"]), 0, 1),
         card=_card(program["card"], program["areas"], footprint.allocator),
-        failure=_text(program["failure"]),
-        jax=_text(program.get("jax") or ""),
+        failure=_made(str, program["failure"]),
+        jax=_made(str, program.get("jax") or ""),
         jax_alone=bool(program.get("jax")),
-        failed_at=None if at is None else (_text(at["file"]), _number(at["line"])),
-        out_of_memory=tuple(_requests(program)) if oom is None else (OutOfMemory("", 0, _text(oom), 0, 0, False),),
-        not_reached=tuple(
-            NotReached(_text(each["file"]), _number(each["line"]), _text(each["text"]))
-            for each in _rows(program.get("not_reached") or ())
-        ),
-        leaks=tuple(
-            Leak(_text(each["file"]), _number(each["line"]), _number(each["nbytes"]), 0, ("", 0))
-            for each in _rows(program["leaks"])
-        ),
-        points=tuple((float(t), _number(a), _number(b)) for t, a, b in _rows(over["points"])),
-        step_times=tuple(float(t) for t in _rows(over["steps"])),
+        failed_at=None if at is None else _made(tuple[str, int], [at["file"], at["line"]]),
+        out_of_memory=_made(tuple[OutOfMemory, ...], refused),
+        not_reached=_made(tuple[NotReached, ...], program.get("not_reached") or []),
+        leaks=_made(tuple[Leak, ...], [{"steps": 0, "made": ["", 0], **each} for each in program["leaks"]]),
+        points=_made(tuple[tuple[float, int, int], ...], over["points"]),
+        step_times=_made(tuple[float, ...], over["steps"]),
     )
 
 
-def _requests(program: Mapping[str, Any]) -> Iterator[OutOfMemory]:
-    """Yield the requests that failed and were retried with less."""
-    for each in _rows(program.get("failed_requests") or ()):
-        if (went_on := each["retried"]) is not None:
-            retried = _text(went_on["file"]), _number(went_on["line"])
-            yield OutOfMemory(_text(each["file"]), _number(each["line"]), "", 0, 0, caught=True, retried=retried)
+_NO_REQUEST = {"text": "", "requested": 0, "free": 0}
 
 
 def _card(card: Mapping[str, Any] | None, areas: Any, peaks: AllocatorPeaks | None) -> CardSeen | None:
     if card is None:
         return None
-    lines = tuple(_line(each) for each in _rows(areas))
+    lines = _made(tuple[SourceLine, ...], areas)
     if peaks is None:  # of XLA's allocator, which a document has in its items alone
         whole = sum(line.nbytes for line in lines)
         peaks = AllocatorPeaks(whole, whole, 0)
-    at = None if card["at"] is None else _line(card["at"])
-    return CardSeen(
-        0, 1, peaks.peak_allocated, peaks.peak_reserved, (), lines, at, _text(card["phase"]), _number(card["interval"])
-    )
-
-
-def _line(data: Mapping[str, Any]) -> SourceLine:
-    return SourceLine(
-        _text(data["file"]), _number(data["line"]), _number(data["nbytes"]), module=_text(data["module"]),
-        role=_text(data["role"]), source=_text(data["source"]),
-    )  # fmt: skip
-
-
-def _item(data: Mapping[str, Any]) -> Item:
-    return Item(
-        _text(data["name"]), _number(data["nbytes"]), Place(data["place"]), _text(data["why"]),
-        tuple(Phase(each) for each in _rows(data["phases"])), count=_number(data["count"]),
-        known=Known(data["known"]), error=_number(data["error"]),
-    )  # fmt: skip
+    at = None if card["at"] is None else _made(SourceLine, card["at"])
+    phase, interval = _made(str, card["phase"]), _made(int, card["interval"])
+    return CardSeen(0, 1, peaks.peak_allocated, peaks.peak_reserved, (), lines, at, phase, interval)
 
 
 def _allocator(data: Mapping[str, Any]) -> AllocatorPeaks:
-    reserved = _number(data["peak_reserved"])
-    return AllocatorPeaks(_number(data["peak_allocated"]), reserved, max(_number(data["band"][1]) - reserved, 0))
+    allocated, reserved, high = _made(
+        tuple[int, int, int], [data["peak_allocated"], data["peak_reserved"], data["band"][1]]
+    )
+    return AllocatorPeaks(allocated, reserved, max(high - reserved, 0))
 
 
-def _finding(data: Mapping[str, Any]) -> Finding:
-    if data["severity"] not in ("error", "warning", "info"):
-        raise ValueError("severity of a finding")
-    path, line = data.get("path"), data.get("line")
-    return Finding(
-        _text(data["code"]), _text(data["name"]), data["severity"], _text(data["message"]), _text(data["hint"]),
-        None if path is None else _text(path), None if line is None else _number(line),
-    )  # fmt: skip
+def _made(kind: type[T], data: Any) -> T:
+    """Plain data as what it has to be.
+
+    Raises:
+        ValueError: it is something else, too long, or a number that is no size or count.
+    """
+    from pydantic import TypeAdapter  # heavy
+
+    return TypeAdapter(kind).validate_json(dumps(_bounded(data)), strict=True)
 
 
-def _assumed(data: Mapping[str, Any]) -> Assumed:
-    return Assumed(_text(data["file"]), _number(data["line"]), _text(data["what"]), _number(data["count"]))
-
-
-def _rows(value: Any) -> Sequence[Any]:
-    if not isinstance(value, list | tuple) or len(value) > MOST_ROWS:
-        raise ValueError("a list is missing or too long")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r}"[:80] + " is not text")
-    return value[:LONGEST_TEXT]
-
-
-def _number(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
+def _bounded(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:LONGEST_TEXT]
+    if isinstance(value, int | float) and not 0 <= value <= LARGEST:
         raise ValueError(f"{value!r}"[:80] + " is not a size or count")
-    return value
-
-
-def _whole(value: Any) -> int | None:
-    return None if value is None else _number(value)
+    if isinstance(value, list):
+        if len(value) > MOST_ROWS:
+            raise ValueError("a list is too long")
+        return [_bounded(each) for each in value]
+    return {key: _bounded(each) for key, each in value.items()} if isinstance(value, dict) else value

@@ -1,27 +1,34 @@
-"""A rehearsed program for the terminal and as JSON: the verdict first, then what holds the memory, line by line."""
+"""A rehearsed program as a document and as JSON: the verdict first, then what holds the memory, line by line."""
 
 from __future__ import annotations
 
 import os
+import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from legroom.model.footprint import Place
+from legroom import __version__
+from legroom.model.footprint import Footprint, Place
+from legroom.model.progress import Moment
 from legroom.model.rehearsal import OutOfMemory, ProgramPrediction, Rehearsal, SameRun, SourceLine
+from legroom.model.verdict import allocator_limit
 from legroom.rendering.console import document
-from legroom.rendering.item_text import error_text, peak_text, why_text
-from legroom.rendering.layout import Part, Styled, Table, verdict
-from legroom.rendering.prediction_text import finding_text, footprint_data, need_text, shortfall
+from legroom.rendering.document import Curves, Document, Layer, Limit, Note, Part, Section, Table, section, verdict
+from legroom.rendering.item_text import allocator_lines, error_text, peak_bars, peak_text, why_text
+from legroom.rendering.layout import SCREEN_LINES, SCREEN_WIDTH, draw
+from legroom.rendering.prediction_text import FITS_STYLES, finding_text, footprint_data, need_text, shortfall
 from legroom.rendering.run_file import run_data
 from legroom.units import format_size, plural
 
-SHOWN_LINES, SHOWN_PLACES, SHOWN_NOTES = 5, 3, 4
-SMALL_SHARE, TABLE_LINES, ALL = 0.01, 9, "--all lists them"  # of what is shown without --all
+SHOWN_PLACES = 3
+SMALL_SHARE, ALL = 0.01, "--all lists them"  # what is not shown without --all
+TIMELINE_POINTS = 6_000  # of the timeline, which is looked at closely
 POINTS, STEPS, MOST_AREAS, LONGEST_SOURCE, MOST_REQUESTS = 600, 200, 300, 200, 40  # of a document
 NO_LINE = "(no line of the program)"
-STYLES = {True: "green", False: "bold red", None: "yellow"}
+_FOOTER = f"The program was run on a simulated GPU; nothing was trained. Written by legroom predict {__version__}."
 
 
 def program_json(prediction: ProgramPrediction, **more: Any) -> str:
@@ -68,7 +75,7 @@ def _request_data(request: OutOfMemory) -> dict[str, Any]:
 
 
 def _card_data(seen: Rehearsal) -> dict[str, Any] | None:
-    """Return the moment of the card's peak."""
+    """The moment of the GPU's peak."""
     card = seen.card
     if card is None:
         return None
@@ -114,7 +121,7 @@ def _same_run_data(seen: Rehearsal) -> dict[str, Any] | None:
 
 
 def stopped_at(seen: Rehearsal) -> tuple[str, int] | None:
-    """Return the line that matters: of the request that failed, of the exception, else of the card's peak."""
+    """Return the line that matters: of the request that failed, of the exception, else of the GPU's peak."""
     failed = seen.failed
     if failed is not None and failed.file:
         return failed.file, failed.line
@@ -125,7 +132,7 @@ def stopped_at(seen: Rehearsal) -> tuple[str, int] | None:
 
 
 def by_line(seen: Rehearsal) -> list[SourceLine]:
-    """Return what each line of the program holds on the card at the peak, the modules that ran there together."""
+    """Return what each line of the program holds on the GPU at the peak, the modules that ran there together."""
     sums: dict[tuple[str, int], int] = {}
     sources: dict[tuple[str, int], str | None] = {}
     for line in seen.card.lines if seen.card is not None else ():
@@ -135,25 +142,66 @@ def by_line(seen: Rehearsal) -> list[SourceLine]:
     return [SourceLine(*place, nbytes, source=sources[place]) for place, nbytes in largest_first]
 
 
-def program_text(prediction: ProgramPrediction, *, everything: bool = False) -> Iterator[Part]:
-    """Yield the verdict, how far it came, the peaks, the bill by role and by line, and what helps."""
-    seen = prediction.rehearsal
-    yield verdict(verdict_line(prediction), STYLES[prediction.fits or (None if prediction.so_far else prediction.fits)])
-    for way in prediction.ways:
-        yield f"  try: {way}"
-    yield f"{prediction.footprint.name}: {progress_line(seen)}"
-    if seen.stopped != "failed" or seen.updates or seen.card is not None:
-        yield ""
-        yield from _peaks(prediction)
-        yield ""
-        yield item_table(prediction, on_gpu=False, everything=everything)
+class _Shown(NamedTuple):
+    """How much of a bill is shown: items and lines from a share on, and so many lines, notes and lines of a table."""
+
+    share: float = 0.0
+    lines: int | None = None
+    notes: int | None = None
+    table_lines: int | None = None
+
+
+# of the text, whichever leaves a screen first; --all shows what that leaves out
+SCREENS = (_Shown(SMALL_SHARE, 5, 4, 9), _Shown(SMALL_SHARE, 4, 3, 5), _Shown(0.02, 4, 2, 1), _Shown(0.05, 3, 1, 1))
+
+
+def program_document(prediction: ProgramPrediction, *, everything: bool = False) -> Document:
+    """The verdict, how far it came, the peaks, the bill by role and by line, and what helps.
+
+    Args:
+        everything: every line and every reason; otherwise what leaves a screen.
+    """
+    for shown in () if everything else SCREENS:
+        document = _document(prediction, shown)
+        if draw(document, width=SCREEN_WIDTH, colour=False).count("\n") <= SCREEN_LINES:
+            return document
+    return _document(prediction, _Shown()) if everything else document
+
+
+def _document(prediction: ProgramPrediction, shown: _Shown) -> Document:
+    seen, footprint = prediction.rehearsal, prediction.footprint
+    parts: list[Part] = []
+    if (
+        seen.stopped != "failed" or seen.updates or seen.card is not None
+    ):  # before that, what it holds says nothing about its training
+        parts += [Section("Peaks", list(_peaks(prediction))), *_over_time(prediction)]
+        parts.append(Section("Host memory", [_item_table(footprint, shown, gpu=False)]))
         if seen.card is not None:
-            yield ""
-            yield item_table(prediction, on_gpu=True, everything=everything)
-            yield ""
-            yield line_table(seen, None if everything else SHOWN_LINES)
-    yield ""
-    yield from closing_lines(prediction, everything=everything)
+            parts.append(Section("GPU memory", [_item_table(footprint, shown, gpu=True)]))
+            title = "What holds GPU memory at the peak, by line and module"
+            parts.append(Section(title, [line_table(seen, shown)]))
+        parts += peak_bars([(footprint.name, footprint)], prediction.budget)
+    parts += section("To know", closing_lines(prediction, shown.notes))
+    parts.append(Section("Command", [shlex.join(seen.command)], folded=True))
+    style = FITS_STYLES[prediction.fits or (None if prediction.so_far else prediction.fits)]
+    title = f"{footprint.name}: {progress_line(seen)}"
+    return Document(title, verdict(verdict_line(prediction), style), parts, _FOOTER, ways=prediction.ways)
+
+
+def _over_time(prediction: ProgramPrediction) -> list[Section]:
+    """Allocated and reserved bytes over time, with the optimizer steps."""
+    seen, limit = prediction.rehearsal, allocator_limit(prediction.footprint, prediction.budget)
+    points, title = seen.points, "GPU memory over time"
+    layers = (
+        Layer("allocated", "var(--k-update)", [allocated for _, allocated, _ in points]),
+        Layer("reserved, not allocated", "var(--k-runtime)", [max(held - given, 0) for _, given, held in points]),
+    )
+    marks = [Moment(t, "step", f"optimizer step {number:,}") for number, t in enumerate(seen.step_times, 1)]
+    curves = Curves(
+        title, [t for t, _, _ in points], layers, marks=marks, most_points=TIMELINE_POINTS,
+        limit=None if limit is None else Limit(limit, "limit of the allocator"),
+    )  # fmt: skip
+    return [Section(title, [curves])] if points else []
 
 
 def verdict_line(prediction: ProgramPrediction) -> str:
@@ -184,7 +232,7 @@ def verdict_line(prediction: ProgramPrediction) -> str:
     if prediction.fits is None:
         short = shortfall(footprint, budget)
         if short:
-            return f"unknown whether it fits: {short}, if what it asked for is ever written"
+            return f"unknown whether it fits: {short}, if its arrays are written"
         return "no GPU budget is known (give --gpu or --vram)"
     return f"fits: {needs}"
 
@@ -244,17 +292,11 @@ def progress_line(seen: Rehearsal) -> str:
 def _peaks(prediction: ProgramPrediction) -> Iterator[Part]:
     footprint, seen = prediction.footprint, prediction.rehearsal
     if footprint.gpu is not None and seen.card is not None:
-        yield Styled(f"GPU peak  {peak_text(footprint.gpu)}", "bold")
-        peaks = footprint.allocator
-        if peaks is not None:
-            low, high = map(format_size, peaks.band)
-            yield (
-                f"          PyTorch's allocator: {format_size(peaks.peak_allocated)} allocated, "
-                f"{format_size(peaks.peak_reserved)} reserved (between {low} and {high})"
-            )
+        yield Note(f"GPU peak  {peak_text(footprint.gpu)}", "bold")
+        yield from allocator_lines(footprint)
         if seen.card.at is not None:
             yield f"          {moment_text(seen)}"
-    yield Styled(f"host peak {peak_text(footprint.host)}", "bold")
+    yield Note(f"host peak {peak_text(footprint.host)}", "bold")
     forecast = forecast_text(seen, footprint.host.nbytes)
     if forecast:
         yield f"          {forecast}"
@@ -277,21 +319,20 @@ def forecast_text(seen: Rehearsal, peak: int) -> str:
     return f"{format_size(seen.host.last)} now; {format_size(peak)} {full}{others}, {last.when}"
 
 
-def item_table(prediction: ProgramPrediction, *, on_gpu: bool, everything: bool) -> Table:
-    """The items of the GPU, or of the host with what fills counted as full; small ones as one row."""
-    title = f"on the {'GPU' if on_gpu else 'host'} at the peak"
-    table = Table([title, "size", "±", "why"], "lrrw", None if everything else TABLE_LINES)
-    items = [item for item in prediction.footprint.items if item.total and (item.place is Place.GPU) == on_gpu]
-    items.sort(key=lambda item: -item.total)
-    smallest = 0.0 if everything else SMALL_SHARE * sum(item.total for item in items)
-    shown = [item for item in items if item.total >= smallest]
-    for item in shown:
-        name = item.name.removeprefix("gpu." if on_gpu else "host.")
+def _item_table(footprint: Footprint, shown: _Shown, *, gpu: bool) -> Table:
+    """Items at the peak, what fills counted as full; those that are next to nothing as one line."""
+    there = Counter(item for item in footprint.items if (item.place is Place.GPU) == gpu and item.total)
+    alike = (replace(item, count=item.count * times) for item, times in there.items())
+    items = sorted(alike, key=lambda item: -item.total)
+    large = [item for item in items if item.total >= shown.share * sum(item.total for item in items)]
+    rest = items[len(large) :]
+    table = Table([f"on the {'GPU' if gpu else 'host'} at the peak", "size", "±", "why"], "lrrw", shown.table_lines)
+    for item in large:
+        name = item.name.removeprefix("host.").removeprefix("gpu.")
         table.add(name, format_size(item.total), error_text(item), why_text(item))
-    if rest := items[len(shown) :]:
-        table.add(
-            plural(len(rest), "smaller item"), format_size(sum(item.total for item in rest)), "", ALL, style="dim"
-        )
+    if rest:
+        nbytes = sum(item.total for item in rest)
+        table.add(plural(len(rest), "smaller item"), format_size(nbytes), "", ALL, style="dim")
     return table
 
 
@@ -304,35 +345,38 @@ def moment_text(seen: Rehearsal) -> str:
     return f"at {place_text(at.file, at.line)}{phase}{inside}"
 
 
-def line_table(seen: Rehearsal, most: int | None) -> Table:
-    """Return which line's tensors hold how much at the peak; lines of little as one row where not all are asked for."""
-    table = Table(["line of the program", "holds", "share", "source"], "lrrw", most and most + 3)
+def line_table(seen: Rehearsal, shown: _Shown) -> Table:
+    """Which line's tensors hold how much at the peak."""
+    table = Table(
+        ["line of the program", "holds", "share", "source"], "lrrw", None if shown.lines is None else shown.lines + 3
+    )
     lines = by_line(seen)
     whole = sum(line.nbytes for line in lines) or 1
-    shown = [line for line in lines[:most] if most is None or line.nbytes >= SMALL_SHARE * whole]
-    for line in shown:
+    large = [line for line in lines[: shown.lines] if line.nbytes >= shown.share * whole]
+    for line in large:
         share = f"{line.nbytes / whole:.0%}"
         table.add(place_text(line.file, line.line), format_size(line.nbytes), share, source_of(line))
-    if rest := lines[len(shown) :]:
+    if rest := lines[len(large) :]:
         nbytes = sum(line.nbytes for line in rest)
-        table.add(plural(len(rest), "other"), format_size(nbytes), f"{nbytes / whole:.0%}", ALL, style="dim")
+        share = f"{nbytes / whole:.0%}" if nbytes >= whole / 200 else ""
+        table.add(plural(len(rest), "other"), format_size(nbytes), share, ALL, style="dim")
     return table
 
 
-def closing_lines(prediction: ProgramPrediction, *, everything: bool = True) -> Iterator[Part]:
-    """Yield findings, notes and assumptions, the first of each kind where not all are asked for."""
+def closing_lines(prediction: ProgramPrediction, most: int | None) -> Iterator[Note]:
+    """Findings, notes and assumptions, the first of each kind where not all are asked for."""
     footprint = prediction.footprint
-    same = dict.fromkeys(f"note: {same_run_text(each)}" for each in prediction.rehearsal.same_runs)
+    same = [same_run_text(each) for each in prediction.rehearsal.same_runs]
+    notes = list(dict.fromkeys(f"note: {note}" for note in (*same, *footprint.notes)))
     assumed = [
         f"assumed: {place_text(each.file, each.line)}: {each.what}, {each.count:,} times" for each in footprint.assumed
     ]
-    for finding in footprint.findings:
-        yield finding_text(finding)
-    for what, lines in (("notes", [*same, *(f"note: {note}" for note in footprint.notes)]), ("assumptions", assumed)):
-        shown = lines if everything or len(lines) <= SHOWN_NOTES + 1 else lines[:SHOWN_NOTES]
-        yield from (Styled(line, "dim") for line in shown)
+    yield from map(finding_text, footprint.findings)
+    for what, lines in (("notes", notes), ("assumptions", assumed)):
+        shown = lines if most is None or len(lines) <= most + 1 else lines[:most]
+        yield from (Note(line, "dim") for line in shown)
         if rest := len(lines) - len(shown):
-            yield Styled(f"{rest} more {what}: {ALL}", "dim")
+            yield Note(f"{rest} more {what}: {ALL}", "dim")
 
 
 def same_run_text(same: SameRun) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from legroom.rendering.layout import Part, Styled, Table
+from legroom.rendering.document import Document, Note, Part, Section, Table, verdict
 from legroom.rendering.printable import printable
 from legroom.rendering.time_left import duration_text, number_text
 from legroom.sweeping.trial import SweepView
@@ -55,8 +54,8 @@ def glance_text(view: SweepView) -> str:
     return f"{'stopping: ' * view.is_stopping}{counts}; {memory} of {format_size(view.declared)}"
 
 
-def sweep_text(sweep: dict[str, Any], out: str, *, resume: str = "") -> Iterator[Part]:
-    """Yield the report of a sweep.
+def sweep_document(sweep: dict[str, Any], out: str, *, resume: str = "") -> Document:
+    """The report of a sweep.
 
     Args:
         sweep: as it is in JSON.
@@ -65,10 +64,7 @@ def sweep_text(sweep: dict[str, Any], out: str, *, resume: str = "") -> Iterator
     trials, best = sweep["trials"], sweep["best"]
     finished = sum(trial["status"] == "finished" for trial in trials)
     head = f"{finished} of {len(trials)} trials finished in {duration_text(sweep['seconds'])}"
-    yield Styled(head, "green" if finished == len(trials) else "yellow")
     at_once = f"{sweep['most_at_once']} at once at most; " if sweep["most_at_once"] else ""
-    yield f"{at_once}{format_size(sweep['declared'])} declared"
-    yield ""
     keys = list(trials[0]["params"]) if trials else []
     table = Table(
         ["", *map(_short, keys), "status", sweep["metric"], "peak", "requested", ""], "l" + "r" * len(keys) + "lrrrw"
@@ -81,14 +77,16 @@ def sweep_text(sweep: dict[str, Any], out: str, *, resume: str = "") -> Iterator
         note = "best" if is_best else trial["reason"] or _again(trial["runs"])
         style = "green" if is_best else "" if trial["status"] == "finished" else "red"
         table.add(f"{number:03d}", *params, trial["status"], metric, *memory, note, style=style)
-    yield table
-    yield ""
+    where: list[Part] = [
+        f"{out}/result.json; each trial: {out}/trials/NNN",
+        *([f"continue with: {resume}"] if resume else []),
+    ]
     if best is None and finished:
         known = sorted({name for trial in trials for name in trial["score"]} | {"seconds", "peak"})
-        yield Styled(f"no trial has a metric {sweep['metric']!r}; there are: {', '.join(known)}", "yellow")
-    yield f"{out}/result.json; each trial: {out}/trials/NNN"
-    if resume:
-        yield f"continue with: {resume}"
+        where.insert(0, Note(f"no trial has a metric {sweep['metric']!r}; there are: {', '.join(known)}", "yellow"))
+    declared = f"{at_once}{format_size(sweep['declared'])} declared"
+    parts: list[Part] = [declared, Section("Trials", [table]), Section("Files", where)]
+    return Document("", verdict(head, "green" if finished == len(trials) else "yellow"), parts)
 
 
 def _again(runs: int) -> str:
@@ -105,9 +103,3 @@ def _value_text(value: Any) -> str:
 
 def _metric_text(name: str, value: float) -> str:
     return format_size(value) if name == "peak" else number_text(value)
-
-
-def varied(trials: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the params that have more than one value."""
-    keys = list(trials[0]["params"]) if trials else []
-    return [key for key in keys if len({str(trial["params"][key]) for trial in trials}) > 1] or keys[:1]

@@ -1,4 +1,4 @@
-"""The tier table: one row per size of card; and the named runs of a workload beside a budget."""
+"""The tier table: one row per size of GPU; and the named runs of a workload beside a budget."""
 
 from __future__ import annotations
 
@@ -12,8 +12,18 @@ from legroom.model.data import plain
 from legroom.model.plan import Change, Plan
 from legroom.model.run import Run
 from legroom.rendering.console import document
-from legroom.rendering.layout import Part, Styled, Table, verdict
-from legroom.rendering.plan_text import PRICE_STYLES, budget_text, peaks_data, plan_data, plan_text
+from legroom.rendering.document import Bars, Document, Limit, Note, Part, Section, Table, verdict
+from legroom.rendering.item_text import bar_of, peak_bars
+from legroom.rendering.plan_text import (
+    PLAN_FOOTER,
+    PRICE_STYLES,
+    budget_text,
+    peaks_data,
+    plan_data,
+    plan_parts,
+    plan_section,
+    verdict_line,
+)
 from legroom.units import GIB, format_size
 
 
@@ -48,17 +58,23 @@ def _bounds_data(tier: Tier) -> dict[str, Any]:
     }
 
 
-def tiers_text(name: str, tiers: Sequence[Tier]) -> Iterator[Part]:
-    """Yield what fits, the table by GPU memory, and what bounds the environments."""
-    yield _tiers_verdict(tiers)
-    yield Styled(f"{name} by GPU memory", "bold")
-    yield tiers_table(tiers)
-    yield from _about_bounds(tiers)
-    hosts = [tier.plan.after.host.high for tier in tiers]
-    yield f"host memory: at most {format_size(max(hosts))}"
+def tiers_document(name: str, tiers: Sequence[Tier]) -> Document:
+    """What fits, the table by GPU memory, and what bounds the environments."""
+    table = _bounded_table(tiers) if any(tier.most for tier in tiers) else _plain_table(tiers)
+    host = max(tier.plan.after.host.high for tier in tiers)
+    bars = [bar for tier in tiers if (bar := bar_of(tier.plan.after, "gpu", name=_size(tier.vram))) is not None]
+    title = "GPU memory at its peak, by size of GPU"
+    parts = [
+        table,
+        *_about_bounds(tiers),
+        f"host memory: at most {format_size(host)}",
+        Section(title, [Bars(title, bars, [Limit(tier.vram, "a GPU") for tier in tiers])]),
+        *(Section(_size(t.vram), [verdict_line(t.plan), *plan_parts(t.plan)], folded=True) for t in tiers),
+    ]
+    return Document(f"{name} by GPU memory", _tiers_verdict(tiers), parts, PLAN_FOOTER)
 
 
-def _tiers_verdict(tiers: Sequence[Tier]) -> Styled:
+def _tiers_verdict(tiers: Sequence[Tier]) -> Note:
     fitting = [tier for tier in tiers if tier.plan.fits]
     if not fitting:
         return verdict("fits no size of GPU given", "bold red")
@@ -68,11 +84,6 @@ def _tiers_verdict(tiers: Sequence[Tier]) -> Styled:
     return verdict(f"fits from {_size(smallest.vram)} of GPU memory{changed}{more}", "green")
 
 
-def tiers_table(tiers: Sequence[Tier]) -> Table:
-    """Return a row per size of card; it says what bounds the environments where they are as many as there is room."""
-    return _bounded_table(tiers) if any(tier.most for tier in tiers) else _plain_table(tiers)
-
-
 def _bounded_table(tiers: Sequence[Tier]) -> Table:
     header = ["GPU", "num_envs", "batch × minib.", "steps/update", "at most", "bound by", "by memory"]
     table = Table(header, "rrrrrlr")
@@ -80,7 +91,7 @@ def _bounded_table(tiers: Sequence[Tier]) -> Table:
         gpu, most, size = tier.plan.after.gpu, tier.most, _card(tier)
         if most is None or not tier.plan.fits:
             table.add(size, style="dim")
-            table.rows[-1][5] = Styled(f"needs {format_size(gpu.high)}" if gpu else "does not fit", "bold red")
+            table.rows[-1][5] = Note(f"needs {format_size(gpu.high)}" if gpu else "does not fit", "bold red")
             continue
         table.add(
             size, f"{tier.n_envs:,}", f"{tier.batch:,} × {tier.minibatches:,}", f"{most.steps_per_update:,}",
@@ -120,14 +131,14 @@ def _plain_table(tiers: Sequence[Tier]) -> Table:
         gpu = tier.plan.after.gpu
         if not tier.plan.fits:
             table.add(_card(tier), style="dim")
-            table.rows[-1][-1] = Styled(f"needs {format_size(gpu.high)}" if gpu else "does not fit", "bold red")
+            table.rows[-1][-1] = Note(f"needs {format_size(gpu.high)}" if gpu else "does not fit", "bold red")
             continue
         price = _dearest(tier.plan)
         table.add(
             _card(tier), f"{tier.n_envs:,}", f"{tier.batch:,}",
             f"{tier.minibatches:,}" if tier.minibatches else "-", f"{tier.micro_batch:,}" if tier.micro_batch else "-",
             format_size(gpu.nbytes) if gpu else "-", format_size(gpu.high) if gpu else "-",
-            Styled(price, PRICE_STYLES.get(price, "")),
+            Note(price, PRICE_STYLES.get(price, "")),
         )  # fmt: skip
     return table
 
@@ -138,26 +149,19 @@ def host_tiers_json(plans: Sequence[Plan], notes: Sequence[str] = ()) -> str:
     return document({"tiers": rows, "notes": list(notes)})
 
 
-def host_tiers_text(name: str, plans: Sequence[Plan]) -> Iterator[Part]:
-    """Yield from which size of host memory on it fits, and a row per size."""
+def host_tiers_document(name: str, plans: Sequence[Plan]) -> Document:
+    """From which size of host memory on it fits, and a row per size: the run, what is turned, its price."""
     first = next((plan for plan in plans if plan.fits), None)
-    if first is None:
-        yield verdict("fits no size of RAM given", "bold red")
-    else:
-        yield verdict(f"fits from {format_size(first.budget.ram or 0)} of RAM", "green")
-    yield Styled(f"{name} by host memory", "bold")
-    yield host_tiers_table(plans)
-
-
-def host_tiers_table(plans: Sequence[Plan]) -> Table:
-    """Return a row per size of host memory: the run, what is turned, its price."""
+    head = verdict("fits no size of RAM given", "bold red")
+    if first is not None:
+        head = verdict(f"fits from {format_size(first.budget.ram or 0)} of RAM", "green")
     table = Table(["RAM", "run", "host at most", "price", "with"], "rlrlw")
     for plan in plans:
         price = _dearest(plan) if plan.fits else "does not fit"
         style = PRICE_STYLES.get(price, "" if plan.fits else "bold red")
-        cells = (plan.asked.name, format_size(plan.after.host.high), Styled(price, style))
+        cells = (plan.asked.name, format_size(plan.after.host.high), Note(price, style))
         table.add(format_size(plan.budget.ram or 0), *cells, ", ".join(turn.name for turn in plan.turns) or "-")
-    return table
+    return Document(f"{name} by host memory", head, [table], PLAN_FOOTER)
 
 
 def _dearest(plan: Plan) -> str:
@@ -169,23 +173,20 @@ def train_command(name: str, plan: Plan, again: Sequence[str]) -> str:
     return shlex.join(["legroom", "train", name, *(["--fit"] if plan.turns else []), *again])
 
 
-def recommendation_text(workload: str, found: Recommendation, again: Sequence[str]) -> Iterator[Part]:
-    """Yield the named run to train and why, all of them beside the budget, and the way to train the default one."""
-    gpu, recommended = found.plan.after.gpu is not None, recommended_line(found, again)
-    yield verdict(recommended.text, recommended.style)
-    yield Styled(f"{workload} within {budget_text(found.plan.budget, gpu=gpu)}", "bold")
-    yield from reason_lines(found)
-    yield ""
-    yield named_table(found.named, gpu=gpu)
+def recommendation_document(workload: str, found: Recommendation, again: Sequence[str]) -> Document:
+    """The named run to train and why, all of them beside the budget, and the way to train the default one."""
+    budget, gpu = found.plan.budget, found.plan.after.gpu is not None
+    parts: list[Part] = [*reason_lines(found), Section("The named runs", [_named_table(found.named, gpu=gpu)])]
     if found.chosen is not None and found.shown.turns:
-        yield ""
-        yield from plan_text(found.shown)
+        parts.append(plan_section(found.shown))
     if found.chosen != found.plan.asked:
         full = found.plan.asked.name
-        yield ""
-        if found.plan.fits:
-            yield f"to train {full} in the same memory: {train_command(full, found.plan, again)}"
-        yield from plan_text(found.plan)
+        command = f"to train {full} in the same memory: {train_command(full, found.plan, again)}"
+        parts.append(Section(full, [command] if found.plan.fits else []))
+        parts.append(plan_section(found.plan))
+    parts += peak_bars([(f"{each.run.name}, with free savings", each.freely) for each in found.named], budget)
+    title = f"{workload} within {budget_text(budget, gpu=gpu)}"
+    return Document(title, _recommended(found, again), parts, PLAN_FOOTER)
 
 
 def reason_lines(found: Recommendation) -> Iterator[str]:
@@ -209,7 +210,7 @@ def learning_changes(full: Run, chosen: Run) -> list[str]:
     return [f"{each.key.removeprefix('hyperparams.')} {plain(each.before)} -> {plain(each.after)}" for each in changes]
 
 
-def named_table(named: Sequence[Named], *, gpu: bool) -> Table:
+def _named_table(named: Sequence[Named], *, gpu: bool) -> Table:
     """Return the named runs of a workload, as they are and with what costs nothing."""
     header = ["run", "host at most", *(["GPU at most"] if gpu else []), "fits", "with free savings", "recommended for"]
     table = Table(header, "lr" + "r" * gpu + "lrw")
@@ -217,18 +218,18 @@ def named_table(named: Sequence[Named], *, gpu: bool) -> Table:
         cells = [each.run.name, format_size(each.footprint.host.high)]
         if gpu:
             cells.append(format_size(each.footprint.gpu.high) if each.footprint.gpu is not None else "-")
-        fits = Styled("yes", "green") if each.fits else Styled("no", "red")
+        fits = Note("yes", "green") if each.fits else Note("no", "red")
         freely = format_size(each.freely.host.high) + ("" if each.fits_freely else " (no)")
         table.add(*cells, fits, freely, each.run.recommended_for)
     return table
 
 
-def recommended_line(found: Recommendation, again: Sequence[str] = ()) -> Styled:
-    """Return which of them to train."""
+def _recommended(found: Recommendation, again: Sequence[str]) -> Note:
+    """Which of them to train."""
     if found.chosen is None:
-        return Styled("none of them fits with the learning it is written for", "bold red")
+        return verdict("none of them fits with the learning it is written for", "bold red")
     how = {"as it is": "as it is", "free": "with free savings"}.get(_dearest(found.shown), "same results, slower")
-    return Styled(f"recommended: {train_command(found.chosen.name, found.shown, again)} ({how})", "green")
+    return verdict(f"recommended: {train_command(found.chosen.name, found.shown, again)} ({how})", "green")
 
 
 def recommendation_json(found: Recommendation, again: Sequence[str] = ()) -> str:

@@ -14,13 +14,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from shutil import get_terminal_size
 from typing import Any
 
-from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Watched
+from legroom import __version__
+from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Trace, Watched
 from legroom.rendering.console import JSON_VERSION
-from legroom.rendering.explanation_text import explanation_text
-from legroom.rendering.layout import Part, Styled, Table, draw, paint
+from legroom.rendering.document import Curves, Document, Layer, Limit, Note, Part, Section, Table
+from legroom.rendering.explanation_text import MOST_ADVICE, explanation_document
+from legroom.rendering.layout import draw, paint
 from legroom.rendering.printable import printable
 from legroom.rendering.time_left import duration_text, runs_out_text
 from legroom.scheduling.requests import MEASURED_BYTES, MEASURED_SHARE, measured_request
@@ -104,13 +107,15 @@ class WatchDisplay(Display):
         self._said = coming
         self._say(f"{runs_out_text(coming)}; the limit is {format_size(limit.nbytes)}")
 
-    def end(self, parts: Iterator[Part]) -> None:
-        """Take the line away and write the report."""
+    def end(self, report: Document) -> None:
+        """Take the line away and write the report, its verdict with our name, since the command wrote before it."""
+        said = report.verdict or Note("")
+        report = replace(report, verdict=Note(f"legroom {self._command}: {said.text}", said.style))
         with self._lock:
             self._wipe()
             self._shown = b""
             width = min(max(get_terminal_size().columns, 40), 100)
-            text = draw(parts, width=width, colour=self._colour)
+            text = draw(report, width=width, colour=self._colour)
             self._put((b"" if self._line_complete else b"\n") + text.encode())
 
     def _say(self, text: str) -> None:
@@ -144,27 +149,61 @@ def live_line(sample: Sample, limit: MemoryLimit | None, coming: Forecast | None
     return " · ".join(parts)
 
 
-def watched_text(watched: Watched, command: str = WATCH) -> Iterator[Part]:
-    """Yield the report: the verdict, how it ended, peaks, growth, forecast, and what ran out."""
-    trace = watched.trace
-    style = "bold red" if watched.of_memory else VERDICT_STYLES[trace.verdict]
-    yield Styled(f"legroom {command}: {verdict_text(watched)}", style)
-    yield Styled(ending_text(watched), "bold")
-    if trace.samples:
-        yield _figures(watched)
+def watched_document(watched: Watched, *, everything: bool = False) -> Document:
+    """The verdict, how it ended, peaks, growth, forecast, memory over time, and what ran out.
+
+    Args:
+        everything: all advice about what ran out.
+    """
+    trace, name = watched.trace, command_text(watched)
+    parts: list[Part] = [_figures(watched)] if trace.samples else []
     if watched.left_behind:
         pids = " ".join(map(str, watched.left_behind))
-        yield Styled(f"still running: {len(watched.left_behind)} of its processes (kill {pids})", "yellow")
+        parts.append(Note(f"still running: {len(watched.left_behind)} of its processes (kill {pids})", "yellow"))
     if watched.trouble:
-        yield Styled(f"watching stopped early: {watched.trouble}", "yellow")
+        parts.append(Note(f"watching stopped early: {watched.trouble}", "yellow"))
     if not watched.exact:
-        yield "memory of some processes is RSS, because their exact share cannot be read"
+        parts.append("memory of some processes is RSS, because their exact share cannot be read")
     if watched.explanation is not None:
-        told = explanation_text(watched.explanation)
-        if watched.of_memory:
-            next(told)  # it is the verdict
-        yield ""
-        yield from told
+        told = explanation_document(watched.explanation, None if everything else MOST_ADVICE)
+        summary = [told.verdict] if told.verdict is not None and not watched.of_memory else []  # else it is the verdict
+        parts.append(Section("What happened", [*summary, *told.parts]))
+    limit = None if watched.limit is None else Limit(watched.limit.nbytes, limit_name(watched.limit))
+    parts += _over_time(trace, f"{name} over {duration_text(watched.seconds)}", limit)
+    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(watched.began))
+    footer = (
+        "Host memory is the sum of PSS over the tree of processes: a page that several share counts once. "
+        f"Began {began}. Written by legroom watch {__version__}."
+    )
+    style = "bold red" if watched.of_memory else VERDICT_STYLES[trace.verdict]
+    return Document(ending_text(watched), Note(verdict_text(watched), style), parts, footer)
+
+
+def trace_document(trace: Trace) -> Document:
+    """A trace alone, as a notebook shows it."""
+    peaks = Table(["", ""], "lw")
+    peaks.add("peak", _host_peak_text(trace))
+    if trace.peak_gpu is not None:
+        peaks.add("GPU peak", format_size(trace.peak_gpu))
+    head = Note(f"{trace.verdict}: {trace.why}", VERDICT_STYLES[trace.verdict])
+    return Document("", head, [peaks, *_over_time(trace, "what was watched", None)])
+
+
+def _over_time(trace: Trace, what: str, limit: Limit | None) -> Iterator[Section]:
+    """Memory of the host by role, and of the GPU."""
+    times = [sample.t for sample in trace.samples]
+    layers = [
+        Layer(ROLE_NAMES[role], f"var(--{role})", [sample.by_role.get(role, 0) for sample in trace.samples])
+        for role in ROLES
+    ]
+    said = f"{_host_peak_text(trace)}. Verdict {trace.verdict}, {trace.why}."
+    if times:
+        curves = Curves(f"Host memory of {what}", times, layers, limit=limit, said=said)
+        yield Section("Host memory over time", [curves])
+    on_gpu = [(sample.t, sample.gpu) for sample in trace.samples if sample.gpu is not None]
+    if trace.peak_gpu is not None and on_gpu:
+        layer = Layer("GPU", "var(--gpu)", [nbytes for _, nbytes in on_gpu])
+        yield Section("GPU memory over time", [Curves(f"GPU memory of {what}", [t for t, _ in on_gpu], [layer])])
 
 
 def _figures(watched: Watched) -> Table:
@@ -222,11 +261,14 @@ def command_text(watched: Watched) -> str:
 def peak_text(watched: Watched) -> str:
     """Return the peaks of host, roles and GPU."""
     trace = watched.trace
-    roles = [
-        f"{ROLE_NAMES[role]} {format_size(trace.peak_by_role[role])}" for role in ROLES if trace.peak_by_role[role]
-    ]
     gpu = f", GPU {format_size(trace.peak_gpu)}" if trace.peak_gpu is not None else ""
-    return f"host {format_size(trace.peak_host)} ({', '.join(roles)}){gpu}"
+    return f"host {_host_peak_text(trace)}{gpu}"
+
+
+def _host_peak_text(trace: Trace) -> str:
+    by_role = trace.peak_by_role
+    roles = [f"{ROLE_NAMES[role]} {format_size(by_role[role])}" for role in ROLES if by_role.get(role)]
+    return f"{format_size(trace.peak_host)} ({', '.join(roles)})" if roles else format_size(trace.peak_host)
 
 
 def limit_text(watched: Watched) -> str | None:

@@ -22,7 +22,7 @@ from legroom.errors import BadInput
 from legroom.orphan import END_WITH_PARENT
 from legroom.serving.guard import Refused
 
-COMMAND = (sys.executable, "-P", "-c", f"{END_WITH_PARENT} from legroom.serving.answering_child import main; main()")
+COMMAND = (sys.executable, "-P", "-c", f"{END_WITH_PARENT} from legroom.serving.answers import main; main()")
 MOST_CHILDREN = 3
 SLOW = ("/api/read", "/api/fit", "/api/check", "/api/follow")
 WORKED_OUT = (

@@ -1,35 +1,45 @@
 """The answers that are worked out from what was sent: each a function of a body and a query, in no hurry.
 
-They run in a process of their own (`answering_child`), where they may take long, or die, and other requests go on.
+They run in a process of their own, one after the other: a line of JSON in, a line of JSON out. Its memory is bounded by
+the system, readings in it also by the system's timer; whatever takes longer is killed by the page (`answering`), and
+other requests go on.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from legroom import __version__
-from legroom.errors import BadInput
+from legroom.errors import BadInput, LegroomError
 from legroom.machine.gpu_table import GPUS
 from legroom.model.run import Run
 from legroom.named_runs import run_names, workloads
 from legroom.reading import read
-from legroom.rendering.pages.explanation_page import explanation_body
-from legroom.rendering.pages.program_page import program_body
+from legroom.reading.reading_budget import MOST_BYTES, bounded_reading, end_by_timer
+from legroom.rendering.explanation_text import explanation_document
+from legroom.rendering.page import body as body_of
+from legroom.rendering.program_text import program_document
 from legroom.rendering.run_file import run_file
 from legroom.serving import planning
 from legroom.serving.choices import choices, chosen_run, with_spaces
 from legroom.serving.controls import controls_of
 from legroom.serving.following import told_of
 from legroom.serving.guard import Refused
-from legroom.serving.plain_json import parse_json
-from legroom.serving.questions import Here, Place, place_asked, plain_run, run_asked
+from legroom.serving.questions import Here, Place, parse_json, place_asked, plain_run, run_asked
 from legroom.serving.recognising import recognise
-from legroom.serving.turned import place_options, turned_settings
+from legroom.serving.tracer import place_options, turned_settings
 from legroom.units import format_size
 
+# Address space beyond what the imports took: what readings may hold, as much again for what is made of it, and
+# libraries that are imported late.
+MOST_ADDRESSES = 4 * MOST_BYTES
+MOST_SECONDS = 8.0  # of processor time
 LONGEST_NAME = 120
 PLACE = ("ram", "vram", "gpu", "device", "reserve")
 JSON, YAML = "application/json", "application/yaml"
@@ -79,9 +89,10 @@ def _read(body: bytes, query: Query, here: Here) -> tuple[str, str]:
         raise BadInput("a file has a name and a text", hint='{"name": "run.yaml", "text": "algo: PPO …"}')
     found = recognise(text, name.replace("\\", "/").rpartition("/")[2])
     if found.rehearsal is not None:
-        return JSON, _text({"rehearsal": program_body(found.rehearsal), "title": found.rehearsal.footprint.name})
+        drawn = body_of(program_document(found.rehearsal, everything=True), level=3)
+        return JSON, _text({"rehearsal": drawn, "title": found.rehearsal.footprint.name})
     if found.explanation is not None:
-        return JSON, _text({"explanation": explanation_body(found.explanation)})
+        return JSON, _text({"explanation": body_of(explanation_document(found.explanation), level=3)})
     return JSON, _text({"runs": [shown(run, unknown) for run, unknown in found.runs]})
 
 
@@ -199,3 +210,40 @@ OWN_ANSWERS: Mapping[str, OwnAnswer] = {
     "/api/trace": _trace,
     "/api/follow": _follow,
 }
+
+
+def main() -> None:
+    """Answer until there are no more questions."""
+    answers_to = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a module prints is not an answer
+    end_by_timer()
+    here = Here()
+    _bound_memory()
+    for line in sys.stdin:
+        answers_to.write(json.dumps(_answer(json.loads(line), here)) + "\n")
+        answers_to.flush()
+
+
+def _answer(asked: dict[str, Any], here: Here) -> dict[str, Any]:
+    try:
+        with bounded_reading("the request", MOST_SECONDS):
+            body = asked["body"].encode("utf-8", "surrogateescape")
+            if "own" in asked:
+                kind, text = OWN_ANSWERS[asked["path"]](body, asked["query"], here, asked["own"])
+            else:
+                kind, text = ANSWERS[asked["path"]](body, asked["query"], here)
+    except Refused as refused:
+        return {"status": refused.status, "text": str(refused)}
+    except LegroomError as error:
+        return {"status": 400, "text": str(error)}
+    except Exception as error:  # said by the page, which goes on
+        return {"status": 500, "text": f"{type(error).__name__}: {str(error)[:200]}"}
+    return {"status": 200, "kind": kind, "text": text}
+
+
+def _bound_memory() -> None:
+    with suppress(ImportError, OSError, ValueError):  # not every system can say, or be told
+        import resource
+
+        now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + MOST_ADDRESSES, resource.RLIM_INFINITY))

@@ -19,9 +19,8 @@ from legroom.machine import probe
 from legroom.rendering.page import STYLE
 from legroom.serving.answering import WORKED_OUT, Answering
 from legroom.serving.following import folders_in, listed, news
-from legroom.serving.guard import Refused, Scope, Send
+from legroom.serving.guard import Refused, Scope, Send, Settings
 from legroom.serving.questions import place_asked, plain_run
-from legroom.serving.settings import Settings
 from legroom.serving.tracer import Tracer
 
 STATIC = Path(__file__).parent / "static"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from legroom.machine.gpu_table import KnownGpu, find_gpu
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.prediction import Prediction
-from legroom.rendering.figures.bars import Bar, Limit, Segment, bar_of, stacked_bars, strip
-from legroom.rendering.figures.tables import item_table
-from legroom.rendering.item_text import why_text
-from legroom.serving.questions import Place as Where
+from legroom.rendering.bars import strip
+from legroom.rendering.document import Bar, Bars, Limit
+from legroom.rendering.item_text import WHERES, Where, bar_of, item_table, items_at
+from legroom.rendering.page import parts_html
+from legroom.serving.questions import Place as Target
 from legroom.units import GIB
 
 MOST_CARDS = 4  # lines of known cards; more would be a fence
@@ -21,42 +22,38 @@ WELL_KNOWN = ("RTX 4060", "RTX 4070", "RTX 4080", "RTX 4090", "RTX 5090", "RTX A
 
 
 def drawings(
-    predictions: Sequence[Prediction], active: int, where: Where, *, by_phase: bool, with_bill: bool
+    predictions: Sequence[Prediction], active: int, where: Target, *, by_phase: bool, with_bill: bool
 ) -> dict[str, Any]:
     """Return the drawings of host and GPU (None where no run uses one), and the active run's bill if it is wanted.
 
     The scale is made for the active run. `strips` are its bars alone, thin, for narrow screens.
     """
     shown = predictions[active].footprint
-    found: dict[str, Any] = {"bill": item_table(shown) if with_bill else None, "strips": ""}
-    places: tuple[Literal["host", "gpu"], ...] = ("host", "gpu")
-    for place in places:
+    found: dict[str, Any] = {"bill": parts_html([item_table(shown)]) if with_bill else None, "strips": ""}
+    for place in WHERES:
         bar = bar_of(shown, place)
         others = [one for p in predictions if p.footprint is not shown and (one := bar_of(p.footprint, place))]
         bars = [each for each in (bar, *others) if each is not None]  # one's own first
         limits = host_limits(where) if place == "host" else card_limits(bar, where)
-        title = "Host memory" if place == "host" else "GPU memory"
+        name, own = "Host" if place == "host" else "GPU", None if bar is None else 0
         if by_phase:
-            found[place] = stacked_bars(phases, limits, title=title) if (phases := [*_phases(shown, place)]) else None
-        else:
-            own = None if bar is None else 0
-            found[place] = stacked_bars(bars, limits, title=title, own=own) if bars else None
+            bars, own = list(_phases(shown, place)), None
+        found[place] = parts_html([Bars(f"{name} memory", bars, limits, own)]) or None
         if bar is not None:
-            found["strips"] += strip(bar, limits[0] if limits else None, name="Host" if place == "host" else "GPU")
+            found["strips"] += strip(bar, limits[0] if limits else None, name=name)
     return found
 
 
-def _phases(footprint: Footprint, place: Literal["host", "gpu"]) -> Iterator[Bar]:
-    """Yield a bar for every phase in which something is there."""
+def _phases(footprint: Footprint, place: Where) -> Iterator[Bar]:
+    """A bar for every phase in which something is there."""
     places = HOST_PLACES if place == "host" else (Place.GPU,)
     for phase in Phase:
-        there = [item for item in footprint.items if phase in item.phases and item.place in places and item.total]
-        if there:
+        if there := items_at(footprint, phase, places):
             band = footprint.band(phase, places)
-            yield Bar(phase.value, tuple(Segment(i.name, i.total, why_text(i)) for i in there), band.low, band.high)
+            yield Bar(phase.value, there, band.low, band.high)
 
 
-def host_limits(where: Where) -> list[Limit]:
+def host_limits(where: Target) -> list[Limit]:
     """Return the lines for RAM: what may be used, and what the machine or its container has."""
     machine, budget = where.machine, where.budget
     limits = []
@@ -73,7 +70,7 @@ def _well_known() -> list[tuple[str, KnownGpu]]:
     return [(name, find_gpu(name)) for name in WELL_KNOWN]
 
 
-def card_limits(bar: Bar | None, where: Where) -> list[Limit]:
+def card_limits(bar: Bar | None, where: Target) -> list[Limit]:
     """Return the lines for GPUs: the chosen one first, then known ones of about the size that is needed."""
     limits = []
     if where.budget.vram is not None:

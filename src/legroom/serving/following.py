@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,9 @@ from legroom.model.footprint import Peak
 from legroom.model.outcome import FILE_NAME as OUTCOME
 from legroom.model.outcome import Outcome
 from legroom.model.progress import Progress, finite
-from legroom.rendering.figures.bars import Limit
-from legroom.rendering.figures.curves import Layer, curve, timeline
-from legroom.rendering.figures.tables import text_lines
-from legroom.rendering.outcome_text import retreat_lines
-from legroom.rendering.page import facts
+from legroom.rendering.document import Limit, Part, Section, Table
+from legroom.rendering.outcome_text import memory_over_time, retreat_lines, reward_curve
+from legroom.rendering.page import parts_html
 from legroom.rendering.time_left import duration_text
 from legroom.training.progress_log import read_progress
 from legroom.training.run_folder import PREDICTION, RUN, RunFolder
@@ -161,7 +159,7 @@ def _training(name: str, folder: Path, samples: list[LiveSample], said: list[tup
     return {
         "words": words,
         "kind": kind,
-        "body": "\n".join(_training_body(run, samples, said, progress, outcome, host, gpu)),
+        "body": _body(_training_parts(run, samples, progress, outcome, host, gpu), said),
     }
 
 
@@ -196,81 +194,72 @@ def _training_words(
     return f"{name} trains: step {step:,}{of}.{now}{expected}", "bad" if over else "good"
 
 
-def _training_body(
+def _training_parts(
     run: dict[str, Any],
     samples: list[LiveSample],
-    said: list[tuple[float, str]],
     progress: list[Progress],
     outcome: Outcome | None,
     host: Peak | None,
     gpu: Peak | None,
-) -> Iterator[str]:
+) -> Iterator[Part]:
     reward = next((r for p in reversed(progress) if (r := finite(p.reward_mean)) is not None), None)
     speed = finite(progress[-1].steps_per_s) if progress else None
     peak = max((sample.host for sample in samples), default=None)
-    yield facts([
+    yield _facts([
         ("algorithm", str(run.get("algo"))),
         ("mean reward", None if reward is None else f"{reward:,.4g}"),
         ("steps per second", None if speed is None else f"{speed:,.0f}"),
         ("time", duration_text(samples[-1].t - samples[0].t) if samples else None),
         ("highest so far", None if peak is None else format_size(peak)),
     ])  # fmt: skip
-    memory = _memory("Host memory", samples, host) + _memory("GPU memory", samples, gpu, on_gpu=True)
-    yield f'<div class="columns"><section>{memory}</section>'
-    points = [(float(p.timesteps), r) for p in progress if (r := finite(p.reward_mean)) is not None]
-    drawn = curve(points, name="reward", title="Mean reward of episodes over steps")
-    yield f"<section><h2>Mean reward over steps</h2>{drawn}</section>" if drawn else ""
-    yield "</div>"
+    yield from _memory(samples, host, gpu)
+    yield reward_curve(progress, "episodes")
     if outcome is not None and outcome.retreats:
-        yield "<h2>Retreats</h2>" + text_lines(retreat_lines(outcome))
-    yield _said(said)
+        yield Section("Retreats", list(retreat_lines(outcome)))
 
 
-def _memory(title: str, samples: list[LiveSample], predicted: Peak | None, *, on_gpu: bool = False) -> str:
-    moments = [(s.t - samples[0].t, s.gpu if on_gpu else s.host, s) for s in samples]
-    known = [(t, nbytes, s) for t, nbytes, s in moments if nbytes is not None]
-    phases = [s.phase or "" for _, _, s in known]
+def _facts(rows: Sequence[tuple[str, str | None]]) -> Table:
+    table = Table(["", ""], "lw")
+    for name, text in rows:
+        if text:
+            table.add(name, text)
+    return table
+
+
+def _memory(samples: list[LiveSample], host: Peak | None = None, gpu: Peak | None = None) -> Iterator[Section]:
     limit = next((s.limit for s in reversed(samples) if s.limit is not None), None)
-    drawn = timeline(
-        [t for t, _, _ in known],
-        [Layer("measured", "var(--ink)" if any(phases) else "var(--trainer)", [nbytes for _, nbytes, _ in known])],
-        name="gpu-memory" if on_gpu else "host-memory",
-        title=f"{title} over time",
-        phases=phases if any(phases) else (),
-        predicted=predicted,
-        limit=Limit(limit, "limit") if limit is not None and not on_gpu else None,
-    )
-    return f"<h2>{title} over time</h2>{drawn}" if drawn else ""
+    rows = [(s.t - samples[0].t, s.host, s.gpu, s.phase or "") for s in samples]
+    return memory_over_time(rows, (host, gpu), (Limit(limit, "limit") if limit is not None else None, None))
 
 
-def _said(said: list[tuple[float, str]]) -> str:
+def _body(parts: Iterable[Part], said: list[tuple[float, str]]) -> str:
+    """The parts as HTML, and what was said last."""
     if not said:
-        return ""
+        return parts_html(parts)
     lines = [f"{time.strftime('%H:%M:%S', time.localtime(t))}  {escape(text)}" for t, text in said[-MOST_SAID:]]
-    return '<h2>Messages</h2><p class="log">' + "\n".join(lines) + "</p>"
+    return parts_html(parts) + '<h2>Messages</h2><p class="log">' + "\n".join(lines) + "</p>"
 
 
 def _watch(name: str, folder: Path, samples: list[LiveSample], said: list[tuple[float, str]]) -> dict[str, str]:
-    body = "".join((_memory("Host memory", samples, None), _memory("GPU memory", samples, None, on_gpu=True)))
     peak = format_size(max(sample.host for sample in samples)) if samples else "nothing"
     text = _text(folder, WATCH)
     if not text:
         now = f"{format_size(samples[-1].host)} now, {peak} peak so far" if samples else "nothing measured yet"
-        return {"words": f"{name} is watched: {now}.", "kind": "", "body": body + _said(said)}
+        return {"words": f"{name} is watched: {now}.", "kind": "", "body": _body(_memory(samples), said)}
     told = json.loads(text)
     if not isinstance(told, dict):
         raise ValueError(f"{WATCH} holds no watch")
-    if not body:
+    if not samples:
         began = float(told["began"])
-        body = _memory("Host memory", [
+        samples = [
             LiveSample(began + float(s["t"]), int(s["host"]), s["gpu"], None, None) for s in told["samples"]
-        ], None)  # fmt: skip
-    rows = [
+        ]  # fmt: skip
+    facts = _facts([
         ("command", " ".join(str(part) for part in told["command"])),
         ("peak", format_size(int(told["peak"]["host"]))),
         ("exit code", None if told["exit_code"] is None else str(told["exit_code"])),
         ("what happened", told["summary"]),
-    ]
+    ])  # fmt: skip
     kind = {"ok": "good", "leak": "bad"}.get(told["verdict"], "")
     words = f"{name}: {told['verdict']}, {told['why']}."
-    return {"words": words, "kind": kind, "body": facts(rows) + body + _said(said)}
+    return {"words": words, "kind": kind, "body": _body([facts, *_memory(samples)], said)}

@@ -10,16 +10,19 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
 from json import dumps
+from pathlib import Path
 from typing import Any
 
 from legroom.errors import LegroomError
-from legroom.serving.settings import Settings
+from legroom.model.run import Run
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+HOST, DEFAULT_PORT = "127.0.0.1", 8765  # no other machine reaches it
 LARGEST_BODY = 256 * 1024
 BODY_TIMEOUT_S = 10.0
 NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -35,6 +38,23 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
+
+
+@dataclass(frozen=True)
+class Started:
+    """A run that the page was started with: what was said on the command line, and what it was read as."""
+
+    target: str
+    run: Run
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that a server is told; `folders` are resolved, so that a path can be held against them."""
+
+    port: int = DEFAULT_PORT
+    started: tuple[Started, ...] = ()
+    folders: tuple[Path, ...] = ()
 
 
 class Refused(LegroomError):

@@ -14,21 +14,19 @@ from legroom.errors import BadInput
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.priced import priced
 from legroom.fitting.search import fit
-from legroom.model.footprint import Peak
 from legroom.model.plan import PRICES
 from legroom.model.prediction import Prediction
 from legroom.model.run import Run
 from legroom.predicting.predict import gather
 from legroom.rendering.console import JSON_VERSION
-from legroom.rendering.item_text import peak_text
-from legroom.rendering.plan_text import plan_data
-from legroom.rendering.prediction_text import prediction_json
+from legroom.rendering.page import parts_html
+from legroom.rendering.plan_text import plan_data, plan_parts
+from legroom.rendering.plan_text import verdict_line as plan_verdict
+from legroom.rendering.prediction_text import peak_lines, prediction_json, verdict_line
 from legroom.rendering.run_file import plan_file, run_file
-from legroom.serving import wording
 from legroom.serving.drawing import drawings
 from legroom.serving.questions import Place as Where
 from legroom.serving.questions import plain_run
-from legroom.units import format_size
 
 MOST_RUNS = 6  # side by side; more is no comparison
 FILE_NAME = "run.yaml"
@@ -62,29 +60,23 @@ def plan_answer(runs: Sequence[Run], where: Where, asked: Mapping[str, Any]) -> 
         raise BadInput("active must be the number of a run", hint="0 is the first")
     predictions = [predicted(run, where) for run in runs]
     return {
-        "runs": [_told(each, where) for each in predictions],
+        "runs": [_told(each) for each in predictions],
         **drawings(
             predictions, active, where, by_phase=asked.get("view") == "phases", with_bill=asked.get("bill") is True
         ),
     }
 
 
-def _told(prediction: Prediction, where: Where) -> dict[str, Any]:
+def _told(prediction: Prediction) -> dict[str, Any]:
     footprint = prediction.footprint
     return {
         "name": footprint.name,
         "device": footprint.device,
-        "verdict": wording.verdict(prediction, where.card),
-        "peaks": [peak_line("Host", footprint.host), *([peak_line("GPU", footprint.gpu)] if footprint.gpu else [])],
-        "savings": wording.savings(prediction),
+        "verdict": {"fits": prediction.fits, "words": verdict_line(prediction, ask="choose a GPU").text},
+        "drawn": parts_html(peak_lines(prediction)),
         "findings": [finding.as_json() for finding in footprint.findings],
         "notes": list(footprint.notes),
     }
-
-
-def peak_line(name: str, peak: Peak) -> dict[str, Any]:
-    """Return a peak as the page writes it."""
-    return {"place": name, "nbytes": peak.nbytes, "text": format_size(peak.nbytes), "band": peak_text(peak)}
 
 
 def fit_answer(run: Run, where: Where, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,21 +90,11 @@ def fit_answer(run: Run, where: Where, asked: Mapping[str, Any]) -> dict[str, An
         raise BadInput("allow must be a list of prices", hint=", ".join(PRICES))
     predictor = Predictor(run, where.machine, mode="arithmetic", device=where.device)
     plan = fit(predictor.run, where.budget, predictor, allow=allow)
-    data = plan_data(plan)
-    for turn, told in zip(plan.turns, data["knobs"], strict=True):
-        gpu = turn.after.gpu
-        told["texts"] = {
-            "saved": wording.saved(turn.saved),
-            "host": format_size(turn.after.host.nbytes),
-            "gpu": None if gpu is None else format_size(gpu.nbytes),
-            "changes": wording.changes(turn.changes),
-        }
-    return data | {
+    return plan_data(plan) | {
         "legroom": JSON_VERSION,
         "run": plain_run(plan.run),
-        "verdict": wording.verdict(priced(plan.run, predictor.evidence(plan.run), where.budget), where.card),
+        "drawn": parts_html([plan_verdict(plan), *plan_parts(plan)], level=3),
         "file": plan_file(plan, "legroom ui"),
-        "texts": {"before": wording.peaks(plan.before), "after": wording.peaks(plan.after)},
     }
 
 

@@ -18,7 +18,7 @@ from legroom.model.run import Run
 from legroom.reading import read_given, script_given
 from legroom.reading.user_files import decode
 from legroom.rendering.program_document import is_rehearsal, prediction_from
-from legroom.serving.plain_json import parse_json
+from legroom.serving.questions import parse_json
 
 CONFIGS = (".yaml", ".yml", ".json")
 PASTED = {"python": "train.py", "config": "run.yaml"}

@@ -15,8 +15,7 @@ import uvicorn
 from legroom.errors import BadInput
 from legroom.serving.app import Page
 from legroom.serving.connections import MOST_CONNECTIONS, BoundedConnection
-from legroom.serving.guard import Guard
-from legroom.serving.settings import HOST, Settings
+from legroom.serving.guard import HOST, Guard, Settings
 from legroom.sharing.heap import give_back, give_back_from
 
 LARGEST_HEAD = 16 * 1024

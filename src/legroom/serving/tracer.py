@@ -1,7 +1,7 @@
 """A traced prediction in the background: `legroom predict --mode trace` in a child process, one at a time.
 
-Tracing imports what a run names. So it is done for the runs that the page was started with and for no other, with
-settings that the page's controls turn (`turned`).
+Tracing imports what a run names. So it is done for the runs that the page was started with and for no other. Only
+settings that the page's controls turn are handed on, and only as numbers, truths and known words.
 """
 
 from __future__ import annotations
@@ -11,22 +11,27 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from signal import SIGKILL
 from typing import Any
 
 from legroom.errors import BadInput
-from legroom.model.footprint import Footprint, Item, Known, Phase, Place
+from legroom.model.footprint import Footprint
+from legroom.model.run import Run
 from legroom.orphan import END_WITH_PARENT
-from legroom.rendering.figures.bars import bar_of, stacked_bars
-from legroom.rendering.item_text import peak_text
+from legroom.rendering.document import Bars, Part, Section
+from legroom.rendering.item_text import WHERES, bar_of, peak_text
+from legroom.rendering.page import parts_html
+from legroom.rendering.program_document import items_of
+from legroom.serving.controls import control_by_key
 from legroom.serving.drawing import card_limits, host_limits
 from legroom.serving.questions import Place as Where
 
 COMMAND = (sys.executable, "-P", "-c", f"{END_WITH_PARENT} from legroom.cli.main import main; main()")
 LONGEST_S = 900.0  # brax's compiler takes minutes
 LARGEST_ANSWER = 4 << 20
+MOST_WIDTHS = 64
 
 
 class Tracer:
@@ -91,22 +96,56 @@ def _answered(out: bytes, err: bytes, code: int | None, seconds: float, where: W
         return {"state": "failed", "text": f"Not traced: {'; '.join(told['notes'])[:400]}."}
     if told.get("unknown"):
         return {"state": "failed", "text": f"Tracing failed: {'; '.join(told['unknown'])[:400]}."}
-    footprint = footprint_of(told)
+    footprint = Footprint(told["name"], items_of(told), told["device"])
     peaks = [f"host {peak_text(footprint.host)}", *([f"GPU {peak_text(footprint.gpu)}"] if footprint.gpu else [])]
-    host, gpu = bar_of(footprint, "host", name="traced"), bar_of(footprint, "gpu", name="traced")
-    drawn = (
-        "" if host is None else "<h3>Host, traced</h3>" + stacked_bars([host], host_limits(where), title="Host, traced")
-    )
-    if gpu is not None:
-        drawn += "<h3>GPU, traced</h3>" + stacked_bars([gpu], card_limits(gpu, where), title="GPU, traced")
-    return {"state": "done", "text": f"Traced in {seconds:.0f} s: {'; '.join(peaks)}.", "drawn": drawn}
+    shown: list[Part] = []
+    for place in WHERES:
+        name = f"{'Host' if place == 'host' else 'GPU'}, traced"
+        if (bar := bar_of(footprint, place, name="traced")) is not None:
+            limits = host_limits(where) if place == "host" else card_limits(bar, where)
+            shown.append(Section(name, [Bars(name, [bar], limits)]))
+    text = f"Traced in {seconds:.0f} s: {'; '.join(peaks)}."
+    return {"state": "done", "text": text, "drawn": parts_html(shown, level=3)}
 
 
-def footprint_of(told: Mapping[str, Any]) -> Footprint:
-    """Return the footprint that `legroom predict --json` printed."""
-    items = [
-        Item(each["name"], each["nbytes"], Place(each["place"]), each["why"],
-             tuple(Phase(phase) for phase in each["phases"]), each["count"], Known(each["known"]), each["error"])
-        for each in told["items"]
-    ]  # fmt: skip
-    return Footprint(told["name"], tuple(items), told["device"])
+def place_options(asked: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options of `legroom predict` for a place that `place_asked` has read."""
+    for name in ("ram", "vram", "gpu"):
+        if asked.get(name):
+            yield f"--{name}={asked[name]}"
+    if asked.get("device") == "cpu":
+        yield "--cpu-only"
+
+
+def turned_settings(run: Run, data: Any) -> Iterator[str]:
+    """Yield an option for every setting of the run that was turned in the data."""
+    before = run.model_dump(exclude_defaults=True)
+    for key, control in control_by_key(run).items():
+        value = _at(data, key)
+        if value == _at(before, key) or not _is_plain(value, control):
+            continue
+        yield "--set"
+        yield f"{key}={json.dumps(value)}"
+
+
+def _at(data: Any, key: str) -> Any:
+    for name in key.split("."):
+        data = data.get(name) if isinstance(data, dict) else None
+    return data
+
+
+def _is_plain(value: Any, control: Mapping[str, Any]) -> bool:
+    match control["kind"]:
+        case "choice":
+            return value is None or value in control["choices"]
+        case "flag":
+            return value is None or isinstance(value, bool)
+        case "widths":
+            return isinstance(value, list) and len(value) <= MOST_WIDTHS and all(_is_number(each) for each in value)
+        case "text":
+            return False  # schedules and the like, which memory does not depend on
+    return value is None or _is_number(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -45,7 +45,7 @@ from legroom.machine.forks import in_forks, to_nowhere
 from legroom.machine.live_log import LIVE
 from legroom.machine.temporary_folder import clear_left_folders
 from legroom.model.files import PREFIX, clear_left_over, make_directory, read_document, write_whole
-from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak
+from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak, Phase
 from legroom.model.outcome import Outcome
 from legroom.model.run import Run, kept_run
 from legroom.model.sealed import Damaged, Newer, seal, unseal
@@ -219,7 +219,7 @@ class RunFolder:
             data = self._read(PREDICTION)
             if data is None:
                 return None
-            peaks = {place: Peak(**data[place]) if data[place] else None for place in ("host", "gpu")}
+            peaks = {at: (one := data[at]) and Peak(**one | {"phase": Phase(one["phase"])}) for at in ("host", "gpu")}
             items = (tuple((str(name), int(each)) for name, each in data[key]) for key in ("items", "at_host_peak"))
             if peaks["host"] is None:
                 return None

@@ -21,7 +21,7 @@ from legroom.model.verdict import Budget, fits
 from legroom.predicting.constraints import broken_rules
 from legroom.reading import read
 from legroom.rendering.layout import draw
-from legroom.rendering.tier_table import tiers_json, tiers_text
+from legroom.rendering.tier_table import tiers_document, tiers_json
 from legroom.units import GIB
 
 MACHINE = Machine(ram=64 * GIB, limit=None, available=64 * GIB, swap=0, shm=32 * GIB, cores=8)
@@ -86,10 +86,10 @@ def test_the_cap_leaves_a_short_run_its_updates_and_a_large_one_its_own_wish() -
 
 
 def test_the_table_says_which_of_memory_and_data_per_update_binds() -> None:
-    capped = draw(tiers_text("robot:default", rows(read("robot:default"))), width=80, colour=False)
+    capped = draw(tiers_document("robot:default", rows(read("robot:default"))), width=80, colour=False)
     assert "steps/update" in capped and "at most 131,072 env steps" in capped
     assert max(map(len, capped.splitlines())) <= 80
-    free = draw(tiers_text("robot:default", rows(read("robot:default"), most_steps=2**30)), width=80, colour=False)
+    free = draw(tiers_document("robot:default", rows(read("robot:default"), most_steps=2**30)), width=80, colour=False)
     assert "learn little" not in free
     (first, *_) = json.loads(tiers_json(rows(read("robot:default"))))["tiers"]
     assert (first["bound_by"], first["most_env_steps_per_update"]) == ("env steps per update", 131_072)

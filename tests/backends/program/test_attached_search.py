@@ -10,7 +10,7 @@ from legroom.model.footprint import Footprint, Item, Place
 from legroom.model.program_plan import Attached, ProgramPlan, Savings
 from legroom.model.rehearsal import HostSeen, ProgramPrediction, Rehearsal
 from legroom.model.verdict import Budget, fits
-from legroom.rendering.attached_plan import attached_plan_text
+from legroom.rendering.attached_text import attached_plan_document
 from legroom.rendering.layout import draw
 
 HOST = HostSeen(peak=0, last=0, workers=0, processes=1)
@@ -83,7 +83,7 @@ def test_what_does_not_help_is_not_recommended() -> None:
     plan = find_savings(program)
     assert plan.best is None and plan.fits is False
     assert len(program.tried) == 3  # as it is, the free ones, micro-batches of one size: there is nothing to attach to
-    told = draw(attached_plan_text(plan, ["python", "train.py"]), width=100, colour=False)
+    told = draw(attached_plan_document(plan, ["python", "train.py"]), width=100, colour=False)
     assert told.count("nothing to attach to") == 1  # one row for what had the same effect
 
 
@@ -91,13 +91,13 @@ def test_a_program_that_fails_is_not_said_to_be_too_large() -> None:
     rehearsal = Rehearsal(("python",), 1, "failed", updates=0, repeats=0, seconds=1.0, host=HOST, failure="no game")
     footprint = Footprint("train.py", (Item("host.program", 2000, Place.HOST, ""),), "cpu")
     plain = Attached({}, "free", ProgramPrediction(rehearsal, footprint, BUDGET, fits(footprint, BUDGET)))
-    told = draw(attached_plan_text(ProgramPlan((plain,)), ["python", "train.py"]), width=100, colour=False)
+    told = draw(attached_plan_document(ProgramPlan((plain,)), ["python", "train.py"]), width=100, colour=False)
     assert told.startswith("The program failed when it was rehearsed: no game.\n")
     assert "its own output: legroom predict -- python train.py" in told and "--param" not in told
 
 
 def test_a_plan_ends_with_the_command_and_the_line_that_attach_it() -> None:
     plan = find_savings(Program(1300, 500, {"lean": (400, 0)}))
-    told = draw(attached_plan_text(plan, ["python", "train.py"]), width=100, colour=False)
+    told = draw(attached_plan_document(plan, ["python", "train.py"]), width=100, colour=False)
     assert "run it with: legroom train --with lean -- python train.py\n" in told
     assert 'or put this at the top of your program: import legroom; legroom.attach("lean")' in told

@@ -22,7 +22,6 @@ from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits, gpu_fits
 from legroom.predicting.predict import add_up, gather
 from legroom.rendering.prediction_text import verdict_text
-from legroom.serving import wording
 from legroom.units import GIB
 
 MACHINE = Machine(ram=64 * GIB, limit=None, available=64 * GIB, swap=0, shm=0)
@@ -161,7 +160,6 @@ def test_every_place_that_judges_says_the_same(folder: Path) -> None:
     prediction = priced(run, evidence, ROOMY)
     assert prediction.bad
     assert verdict_text(prediction).startswith("unknown whether it fits: arithmetic does not know the networks of")
-    assert wording.verdict(prediction, None)["words"].startswith("Unknown whether it fits:")
     assert gpu_fits(prediction.footprint, ROOMY) is None
     with pytest.raises(Unknown, match="arithmetic does not know"):
         fit(run, ROOMY, Predictor(run, MACHINE, mode="arithmetic", device="cuda"))

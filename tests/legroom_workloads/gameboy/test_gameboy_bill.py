@@ -8,9 +8,9 @@ from legroom.model.machine import Machine
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import add_up, gather_all
 from legroom.reading import read
-from legroom.rendering.findings_text import check_text
+from legroom.rendering.findings_text import check_document
 from legroom.rendering.layout import draw
-from legroom.rendering.prediction_text import Prediction, prediction_text
+from legroom.rendering.prediction_text import Prediction, prediction_document
 from legroom.units import GIB
 
 MACHINE = Machine(32 * GIB, None, 32 * GIB, 0, GIB, cores=8, versions={"stable-baselines3": "2.9.2"})
@@ -107,8 +107,8 @@ def test_the_fitted_run_learns_the_same_in_a_quarter_of_the_memory():
 def test_a_bill_is_one_screen(name, device, constants):
     like = {"like": "gameboy:default"} if name == "constants" else {}
     shown = bill(constants if name == "constants" else name, device, **like)
-    assert len(lines(prediction_text(shown))) <= SCREEN_LINES
-    everything = lines(prediction_text(shown, everything=True))
+    assert len(lines(prediction_document(shown))) <= SCREEN_LINES
+    everything = lines(prediction_document(shown, everything=True))
     assert not any("…" in line for line in everything)
 
 
@@ -117,4 +117,4 @@ def test_a_check_is_one_screen(name, constants):
     like = {"like": "gameboy:default"} if name == "constants" else {}
     budget = Budget(32 * GIB, None, ram_origin="given")
     found = check([str(constants) if name == "constants" else name], machine=MACHINE, budget=budget, **like)
-    assert len(lines(check_text(found, budget))) <= SCREEN_LINES
+    assert len(lines(check_document(found, budget))) <= SCREEN_LINES

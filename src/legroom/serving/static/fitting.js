@@ -2,7 +2,6 @@
 // A plan belongs to a run, a budget and prices. Once one of them is another, it is marked as stale and made again.
 import { ask, byId, make, offer, settled } from "./dom.js";
 
-const PRICES = { free: "free", slower: "slower", "changes-learning": "changes learning" };
 let of = null;  // what the plan that is shown was made for; null where none is shown
 let asked = 0;
 let question = () => null;
@@ -56,19 +55,12 @@ async function fit() {
 }
 
 function drawn(plan, entry) {
-  const turns = plan.knobs.map((turn) => make("li", {},
-    make("div", { class: "turn" },
-      make("span", { class: `price ${turn.price}` }, PRICES[turn.price]),
-      ...turn.texts.changes.map(([key, before, after]) => make("span", {}, make("code", {}, key), ` ${before} → `, make("b", {}, after))),
-      make("span", { class: "soft" }, turn.texts.saved)),
-    make("div", { class: "soft" }, turn.say),
-    make("div", {}, `then: host ${turn.texts.host}${turn.texts.gpu ? `, GPU ${turn.texts.gpu}` : ""}`)));
-  const before = make("p", {}, `As it is: ${plan.texts.before}.`);
-  const after = make("p", {}, make("b", { class: plan.fits ? "ok" : "bad" }, plan.verdict.words));
-  if (!plan.knobs.length) return make("div", { class: "plan" }, before, after, plan.fits ? make("p", {}, "No changes needed.") : null);
-  const buttons = make("div", { class: "actions" },
+  const told = make("div", { class: "plan" });
+  told.innerHTML = plan.drawn;  // as in a report, from escaped text
+  if (!plan.knobs.length) return told;
+  if (!plan.fits) told.append(make("p", {}, "The allowed changes get no closer."));
+  told.append(make("div", { class: "actions" },
     make("button", { type: "button", onclick: () => taken(structuredClone(plan.run)) }, "Apply"),
-    make("button", { type: "button", onclick: () => offer(`${entry.name.replace(/[^\w.-]+/g, "-")}-fitted.yaml`, plan.file) }, "Download YAML"));
-  const nearest = plan.fits ? null : make("p", {}, "The allowed changes get no closer.");
-  return make("div", { class: "plan" }, before, make("ol", {}, ...turns), after, nearest, buttons);
+    make("button", { type: "button", onclick: () => offer(`${entry.name.replace(/[^\w.-]+/g, "-")}-fitted.yaml`, plan.file) }, "Download YAML")));
+  return told;
 }

@@ -65,15 +65,15 @@ function show(told) {
   const own = told.runs[state.active];
   document.body.classList.remove("waits");
   const guessed = guesses(active()).join(" and ");
-  say(byId("verdict"), `${guessed ? `Assuming ${guessed}: ` : ""}${own.verdict.words}`, { true: "good", false: "bad" }[own.verdict.fits] || "");
+  const words = own.verdict.words.replace(/^Unknown/, guessed ? "is unknown" : "Unknown");
+  say(byId("verdict"), guessed ? `If ${guessed}, it ${words[0].toLowerCase()}${words.slice(1)}` : words, { true: "good", false: "bad" }[own.verdict.fits] || "");
   byId("strips").innerHTML = told.strips;
   // drawn by the server with the same functions as its reports, from escaped text
   byId("host").innerHTML = told.host;
   byId("gpu").innerHTML = told.gpu || "";
   byId("gpu-name").hidden = !told.gpu;
   byId("bill").innerHTML = told.bill || "";
-  byId("savings").replaceChildren(...own.savings.map((saving) => make("li", {},
-    make("span", { class: `price ${saving.price}` }, saving.price), ` ${saving.what}: host `, make("b", {}, saving.text), ` (${saving.share})`)));
+  byId("savings").innerHTML = own.drawn;
   drawn();
 }
 
@@ -118,7 +118,7 @@ function showActive() {
 /** What had to be assumed about a run, since its file does not say it. */
 function guesses(entry) {
   const rest = (entry.unknown || []).length;
-  return [...(entry.assumed ? [`observations of ${entry.assumed}`] : []), ...(rest ? [`defaults for ${entry.unknown.slice(0, 2).join(", ")}${rest > 2 ? " …" : ""}`] : [])];
+  return [...(entry.assumed ? [`observations are ${entry.assumed}`] : []), ...(rest ? [`${entry.unknown.slice(0, 2).join(", ")}${rest > 2 ? " …" : ""} ${rest > 1 ? "have their defaults" : "has its default"}`] : [])];
 }
 
 function showAssumed(entry) {

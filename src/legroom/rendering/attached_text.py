@@ -1,4 +1,4 @@
-"""A plan for a program for the terminal and as JSON: what fits, at which price, and the command to type."""
+"""Savings attached to a program, as documents and as JSON: which make it fit, and what they did while it ran."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from dataclasses import replace
 from json import dumps
 from typing import Any
 
+from legroom.model.attachment import AttachedNote, PredictedNote, StoredNote
 from legroom.model.program_plan import Attached, ProgramPlan
 from legroom.model.rehearsal import ProgramPrediction
+from legroom.model.trace import Watched
 from legroom.rendering.console import document
+from legroom.rendering.document import Document, Note, Part, Section, Table, verdict
 from legroom.rendering.item_text import peak_data
-from legroom.rendering.layout import Part, Styled, Table, verdict
 from legroom.rendering.prediction_text import footprint_data
 from legroom.rendering.program_text import needs_text, not_reached_text, program_data, verdict_line
+from legroom.rendering.watch_text import watched_document
 from legroom.units import format_size
 
-PLAIN = "as it is"
+PLAIN, TRAIN = "as it is", "train"
 
 
 def attached_plan_json(plan: ProgramPlan, command: Sequence[str]) -> str:
@@ -48,8 +51,14 @@ def _tried_data(one: Attached) -> dict[str, Any]:
     }
 
 
-def attached_plan_text(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Part]:
-    """Yield the verdict, what was tried with what it takes, what could not be attached, and the command to type."""
+def attached_plan_document(plan: ProgramPlan, command: Sequence[str]) -> Document:
+    """The verdict, what was tried with what it takes, what could not be attached, and the command to type."""
+    first, *others = _verdict(plan)
+    told = Section("What to type", list(_closing(plan, command)))
+    return Document("", first, [*others, Section("What was tried", [_table(plan)]), told], page_title="What fits")
+
+
+def _verdict(plan: ProgramPlan) -> Iterator[Note]:
     best, seen = plan.best, plan.plain.prediction.rehearsal
     if seen.stopped == "failed":
         yield verdict(f"the program failed when it was rehearsed: {seen.failure or 'see its own output'}", "bold red")
@@ -60,16 +69,17 @@ def attached_plan_text(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Pa
         yield verdict(f"{_fits(best.prediction)} with {how}: {_needs(best.prediction)}", "green")
     elif plan.fits is False:
         yield verdict("does not fit with any saving that can be attached without changing results", "bold red")
-        yield f"  {verdict_line(plan.tried[-1].prediction)}"
+        yield Note(f"  {verdict_line(plan.tried[-1].prediction)}")
     else:
         yield verdict(verdict_line(plan.tried[-1].prediction), "yellow")
-    yield ""
-    yield _table(plan)
-    yield ""
+
+
+def _closing(plan: ProgramPlan, command: Sequence[str]) -> Iterator[Part]:
+    best, seen = plan.best, plan.plain.prediction.rehearsal
     for text in dict.fromkeys(
         f"not attached: {note.name}: {note.text}" for one in plan.tried for note in one.notes if not note.attached
     ):
-        yield Styled(text, "dim")
+        yield Note(text, "dim")
     if seen.stopped == "failed":
         yield f"its own output: legroom predict -- {shlex.join(command)}"
     elif best is not None:
@@ -130,6 +140,65 @@ def _table(plan: ProgramPlan) -> Table:
             "" if one is plan.plain else one.price,
             "" if gpu is None or died else f"up to {format_size(gpu.high)}",
             "" if died else f"up to {format_size(seen.footprint.host.high)}",
-            Styled(result, {True: "green", False: "red", None: "yellow"}[fits]),
+            Note(result, {True: "green", False: "red", None: "yellow"}[fits]),
         )
     return table
+
+
+def attached_report(
+    watched: Watched,
+    notes: Sequence[AttachedNote],
+    stored: Sequence[StoredNote],
+    predicted: Sequence[PredictedNote],
+    *,
+    wanted: Sequence[str],
+    vram: int | None = None,
+) -> Document:
+    """The report at the end: that of a watching, and what the attachments did.
+
+    Args:
+        wanted: what was to be attached.
+        vram: GPU memory that the user wants it to stay within.
+    """
+    report = watched_document(watched)
+    table = Table(["", ""], "lw")
+    if vram is not None and watched.trace.peak_gpu is not None:
+        share = watched.trace.peak_gpu / vram
+        table.add("GPU limit", f"{format_size(vram)} (--vram), the peak is {share:.0%} of it")
+    for guess in predicted:
+        table.add("predicted", predicted_text(guess))
+    for note in notes:
+        at = f" ({note.where})" if note.where else ""
+        table.add("attached" if note.attached else "not attached", f"{note.name}: {note.text}{at}")
+    for each in stored:
+        table.add("stored", stored_text(each))
+    if not notes and wanted:
+        table.add("attached", f"nothing: none of {', '.join(wanted)} applies to this program")
+    return replace(report, parts=[*report.parts, *([table] if table.rows else [])])
+
+
+def stored_text(note: StoredNote) -> str:
+    """Return what a buffer took, beside what the library's own takes."""
+    share = note.nbytes / note.plain_nbytes if note.plain_nbytes else 1.0
+    return f"{note.what}: {format_size(note.nbytes)} instead of {format_size(note.plain_nbytes)} ({share:.0%})"
+
+
+def predicted_text(note: PredictedNote) -> str:
+    """Return what a model would need without savings."""
+    at = f", {note.where}" if note.where else ""
+    return f"host {format_size(note.host)} without savings, by arithmetic ({note.what}{at})"
+
+
+def attached_document(
+    notes: Sequence[AttachedNote], stored: Sequence[StoredNote], predicted: Sequence[PredictedNote]
+) -> dict[str, Any]:
+    """Return the keys that the JSON of a watching has besides."""
+    return {
+        "predicted": [
+            {"what": one.what, "where": one.where, "host": {"nbytes": one.host, "low": one.low, "high": one.high}}
+            for one in predicted
+        ],
+        "attached": [{"name": one.name, "text": one.text, "where": one.where} for one in notes if one.attached],
+        "not_attached": [{"name": one.name, "why": one.text, "where": one.where} for one in notes if not one.attached],
+        "stored": [{"what": one.what, "nbytes": one.nbytes, "plain_nbytes": one.plain_nbytes} for one in stored],
+    }

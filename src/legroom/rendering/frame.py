@@ -7,7 +7,7 @@ view box: its places are shares of the width and of the height.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
 from legroom.units import GIB, MIB, format_size
@@ -41,7 +41,7 @@ class Frame:
         bottom: float = 0,
         size_label: Callable[[float], str] | None = None,
         steps: Sequence[float] = SIZES,
-        least_step: float = MIB,
+        least_step: float = 4 * KIB,
     ) -> None:
         self.begin, self.end = begin, max(end, begin + 1e-3)
         self._label, self._size_label = label, size_label or short_size
@@ -67,39 +67,22 @@ class Frame:
         points = [f"{self.x(t):g},{self.y(n):g}" for t, n in zip(places, values, strict=True)]
         return f"M{'L'.join(points)}"
 
-    def chart(
-        self,
-        name: str,
-        title: str,
-        description: str,
-        inside: Sequence[str],
-        labels: str = "",
-        places: Sequence[float] | None = None,
-    ) -> str:
-        """Return the drawing with its grid and its labels.
+    def chart(self, name: str, title: str, description: str, inside: Sequence[str], labels: str = "") -> str:
+        """The drawing with its grid and its labels.
 
         Args:
             name: unique on the page.
             title, description: for those who cannot see it.
             inside: SVG elements.
             labels: what `text_at` gave, over it.
-            places: along the width that get a label; evenly spread ones if left out.
         """
         marks = [self.bottom + self.step * i for i in range(round((self.top - self.bottom) / self.step) + 1)]
         grid = "".join(f'<line class="grid" x1="0" x2="{WIDTH}" y1="{self.y(m)}" y2="{self.y(m)}"/>' for m in marks[1:])
         heights = "".join(text_at(0, self.y(m) / HEIGHT, self._size_label(m), dx=-7, anchor="end") for m in marks)
-        if places is None:
-            # every second one is left out where it is narrow
-            kinds = [("", "middle"), ("minor", "middle"), ("", "middle"), ("minor", "middle"), ("", "end")]
-            shares = [(i / (len(kinds) - 1), *kind) for i, kind in enumerate(kinds)]
-        else:
-            shares = [(self.x(place) / WIDTH, "", "middle") for place in places]
-        below = "".join(
-            text_at(
-                share, 1, self._label(self.begin + (self.end - self.begin) * share), dy=20, kind=kind, anchor=anchor
-            )
-            for share, kind, anchor in shares
-        )
+        below = ""
+        for i in range(5):  # every second one is left out where it is narrow
+            text = self._label(self.begin + (self.end - self.begin) * i / 4)
+            below += text_at(i / 4, 1, text, dy=20, kind="minor" * (i % 2), anchor="end" if i == 4 else "middle")
         return (
             f'<div class="chart"><svg viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" role="img" '
             f'aria-labelledby="{name}-title {name}-desc"><title id="{name}-title">{escape(title)}</title>'
@@ -118,8 +101,15 @@ def text_at(
 
 
 def short_size(nbytes: float) -> str:
-    """Return a size for the side of a grid, whose steps are round."""
-    return "0" if nbytes == 0 else format_size(nbytes).replace(".0 ", " ")
+    """A size for the side of a grid, whose steps are round."""
+    return "0" if nbytes == 0 else format_size(nbytes).replace(".0 ", " ").replace("-", "−")
+
+
+def legend(colours: Mapping[str, str]) -> str:
+    """What the colours of a drawing mean: a CSS colour by name."""
+    square = '<svg aria-hidden="true"><rect width="100%" height="100%" rx="2" fill="{}"/></svg>'
+    items = (f"<li>{square.format(colour)}{escape(name)}</li>" for name, colour in colours.items())
+    return f'<ul class="legend">{"".join(items)}</ul>'
 
 
 def _round_step(least: float, steps: Sequence[float]) -> float:

@@ -8,16 +8,12 @@ it is stretched, not even text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from html import escape
-from typing import Literal
 
-from legroom.model.footprint import HOST_PLACES, Footprint, Peak, Place
-from legroom.rendering.figures.frame import SIZES, short_size, text_at
-from legroom.rendering.item_text import why_text
-from legroom.rendering.kinds import KINDS, kind_colour, kind_name, kind_of
-from legroom.rendering.page import legend
+from legroom.rendering.document import Bar, Bars, Limit, Segment
+from legroom.rendering.frame import SIZES, legend, short_size, text_at
+from legroom.rendering.kinds import KINDS, kind_colour, kind_name
 from legroom.units import format_size
 
 THICK, WHISKER, OVER = 30, 6, 4  # pixels: a bar, the ends of its band, how far a limit reaches beyond
@@ -27,74 +23,9 @@ LABELS = 5  # along the scale, at most
 SQUASHED = 4.0  # times as long as one's own: the scale takes no notice of such a bar
 
 
-@dataclass(frozen=True)
-class Segment:
-    """A piece of a bar; `why` is shown with it."""
-
-    name: str
-    nbytes: int
-    why: str = ""
-
-    @property
-    def kind(self) -> str:
-        return kind_of(self.name)
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A stack of segments, and the band that the truth is expected in (None: it was measured)."""
-
-    name: str
-    segments: tuple[Segment, ...]
-    low: int | None = None
-    high: int | None = None
-    note: str = ""
-
-    @property
-    def nbytes(self) -> int:
-        return sum(segment.nbytes for segment in self.segments)
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A line that bars should not cross."""
-
-    nbytes: int
-    label: str
-
-
-def bar_of(footprint: Footprint, where: Literal["host", "gpu"] = "host", *, name: str = "") -> Bar | None:
-    """Return what is there at the footprint's peak; None where the run uses no GPU.
-
-    Args:
-        name: shown over the bar; the run's name where it is left out.
-    """
-    peak = footprint.gpu if where == "gpu" else footprint.host
-    if peak is None:
-        return None
-    places = (Place.GPU,) if where == "gpu" else HOST_PLACES
-    there = [item for item in footprint.items if peak.phase in item.phases and item.place in places and item.total]
-    segments = tuple(Segment(item.name, item.total, why_text(item)) for item in there)
-    return Bar(name or footprint.name, segments, peak.low, peak.high, f"at its peak, during {peak.phase.value}")
-
-
-def bar_of_items(name: str, items: Iterable[tuple[str, int]], peak: Peak | None = None, note: str = "") -> Bar:
-    """Return a bar of names and bytes, for what was kept of a prediction."""
-    segments = tuple(Segment(item, nbytes) for item, nbytes in items if nbytes > 0)
-    return Bar(name, segments, peak.low if peak else None, peak.high if peak else None, note)
-
-
-def stacked_bars(
-    bars: Sequence[Bar], limits: Sequence[Limit] = (), *, title: str = "Memory", own: int | None = None
-) -> str:
-    """Return the bars under one scale, with a legend of the kinds that occur.
-
-    Args:
-        limits: drawn where they are on the scale; the first is named in any case, since it is what has to be kept.
-        title: for those who cannot see it.
-        own: which bar the scale is made for; one that is many times as long is drawn broken, so that this one is not
-            squashed. None: the longest.
-    """
+def bars_drawing(drawn: Bars) -> str:
+    """The bars under one scale, with a legend of the kinds that occur."""
+    bars, limits, own = drawn.bars, drawn.limits, drawn.own
     sizes = [max(bar.nbytes, bar.high or 0) for bar in bars]
     longest = max(sizes, default=0) or 1
     if own is not None and sizes[own]:
@@ -103,7 +34,7 @@ def stacked_bars(
     end = 1.02 * max(longest, *near) if near else 1.02 * longest
     present = [kind for kind in KINDS if any(segment.kind == kind for bar in bars for segment in bar.segments)]
     return (
-        f'<div class="bars" role="group" aria-label="{escape(title)}">'
+        f'<div class="bars" role="group" aria-label="{escape(drawn.title)}">'
         + legend({kind_name(kind): kind_colour(kind) for kind in present})
         + _limits(limits, end)
         + "".join(
