@@ -601,7 +601,7 @@ for epoch in range(20):
     for x in loader:
         net(x).mean().backward()
 """,
-        ram="1800MiB",
+        ram="1200MiB",
         arguments=HOST,
     ),
     Case(
