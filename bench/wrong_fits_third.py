@@ -1102,7 +1102,7 @@ for step in range(60_000):
 everything = np.stack(chunks).astype(np.float64)
 print(everything.mean())
 """,
-        ram="700MiB",
+        ram="600MiB",
         arguments=HOST,
     ),
     Case(
