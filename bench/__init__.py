@@ -1,1 +1,1 @@
-"""What takes longer than a test: accuracy and speed, as tables in bench/RESULTS.md."""
+"""What takes longer than a test: accuracy and speed, as tables in bench/results/."""

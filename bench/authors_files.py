@@ -1,6 +1,6 @@
 """Files as their authors wrote them: each that configures or starts a training, asked `check`, `predict` and `fit`.
 
-    python -m bench.authors_files MIRRORS      writes the section of bench/RESULTS.md
+    python -m bench.authors_files MIRRORS      writes its table
 
 MIRRORS holds git directories, `owner+name/repo`; nothing of them is kept, and those that are not there are left out.
 Beside them stand the constants of the Game Boy document, as it prints them. A file is asked by itself, and completed
@@ -15,14 +15,15 @@ from __future__ import annotations
 import argparse
 import math
 import re
+import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from bench.check_five import MORE, extracted
 from bench.results import write_section
 from legroom.backends.base import backend_of
 from legroom.checking.check import check
@@ -63,6 +64,35 @@ NAMES = {
     "discounting": ("discounting", "gamma"),
     **{name: (name,) for name in ("num_minibatches", "reward_scaling", "learning_rate", "n_epochs")},
 }
+
+
+# Training files in which a check finds no training: their loop is in a module, or they are settings alone.
+MORE = frozenset({
+    "train_model.py", "src/scripts/train_dqn_fuel_breaks.py", "src/scripts/train_dqn_fuel_breaks_parallel.py",
+    "parallel_config.json", "workstation_config.json", "memory_config.py", "train_memory_efficient.py",
+    "ENV_CONFIG.py", "training/train.py",
+})  # fmt: skip
+SUFFIXES = (".py", ".yaml", ".yml", ".json", ".txt", ".toml")
+
+
+def extracted(git: Path, commit: str, folder: Path) -> Iterator[Path]:
+    """Write the files of a commit that are text of a program; yield them."""
+    listed = subprocess.run(
+        ["git", "--git-dir", str(git), "ls-tree", "-r", "-z", commit], check=True, capture_output=True
+    ).stdout  # fmt: skip
+    for line in filter(None, listed.split(b"\0")):
+        what, _, name = line.partition(b"\t")
+        if not name.decode().endswith(SUFFIXES):
+            continue
+        blob = subprocess.run(
+            ["git", "--git-dir", str(git), "cat-file", "blob", what.split()[2].decode()], check=False,
+            capture_output=True,
+        )  # fmt: skip
+        if blob.returncode == 0:
+            file = folder / name.decode()
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(blob.stdout)
+            yield file
 
 
 def answers(path: str, like: str) -> tuple[str, list[Run], bool, bool, str]:

@@ -1,7 +1,7 @@
 """Held-out sets for `legroom check`: training scripts and configurations of public repositories.
 
     python -m bench.check_heldout collect MIRRORS      choose the files of the last set once, write its manifest
-    python -m bench.check_heldout score MIRRORS        check every file, write the section of bench/RESULTS.md
+    python -m bench.check_heldout score MIRRORS        check every file, write its table
 
 MIRRORS holds git directories, `owner+name/repo`. A manifest names repository, commit, path and SHA-256; the files
 themselves are other people's and are not kept here. They were chosen at random among all that match, by the patterns

@@ -1,6 +1,6 @@
 """How long `legroom check` takes: one script, and a folder of some thousand files of public repositories.
 
-    python -m bench.check_speed FOLDER      writes the section of bench/RESULTS.md
+    python -m bench.check_speed FOLDER      writes its table
 
 Both run as a user runs them, the start of the interpreter included, with byte code written before as an installation
 has it. Time of the processor is that of all processes; the clock is worth something only on a machine that does nothing

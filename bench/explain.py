@@ -1,6 +1,6 @@
 """Scores `legroom explain` on a folder of texts: the right kind, every number, and what the page says.
 
-    python -m bench.explain                                  our own fixtures; writes the section of bench/RESULTS.md
+    python -m bench.explain                                  our own fixtures; writes its table
     python -m bench.explain --texts DIR --expected FILE      any others; prints only
 
 FILE is JSON, `{"name.txt": {"kind": ..., "requested": ..., ...}}`. A key that is left out is not judged; sizes are

@@ -133,7 +133,7 @@ def main(arguments: Sequence[str]) -> int:
     verdict = "ok" if more_mb <= COPIES * once_mb else "MISSED"
     name = f"{MANY} landscapes instead of {FEW} in {WORKERS} workers, {once_mb:.0f} MB once"
     rows.append([name, f"<= {COPIES * once_mb:.0f} MB", f"{more_mb:+.0f} MB PSS of all processes", verdict])
-    write_section("Wildfire: speed of the simulation", COLUMNS, rows, "python -m bench.fire_env", path=options.to)
+    write_section("Wildfire: speed of the simulation", COLUMNS, rows, "python -m bench.fire_env", folder=options.to)
     return int(any(row[3] == "MISSED" for row in rows))
 
 

@@ -43,7 +43,7 @@ COLUMNS = ["figure", "required", "measured", "verdict"]
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Replay of the wildfire agent, held in memory.")
     parser.add_argument("--transitions", type=int, default=TRANSITIONS)
-    parser.add_argument("--to", type=Path, default=RESULTS, help="the file of results")
+    parser.add_argument("--to", type=Path, default=RESULTS, help="the folder of results")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
          f"{found['sample']:.1f}x ({found['sample_ms']:.1f} ms)", ""],
         ["whole process with PyTorch, environments and hashes", "", f"{found['process'] / MB:.0f} MB PSS", ""],
     ]  # fmt: skip
-    write_section("Wildfire: replay in memory", COLUMNS, rows, "python -m bench.fire_replay", path=options.to)
+    write_section("Wildfire: replay in memory", COLUMNS, rows, "python -m bench.fire_replay", folder=options.to)
     return int(not (few and exact))
 
 

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     rows = [row_of(name) for name in DOCUMENT]
     command = "python -m bench.fire_table"
-    write_section("Wildfire: the document's configurations", COLUMNS, rows, command, path=options.to)
+    write_section("Wildfire: the document's configurations", COLUMNS, rows, command, folder=options.to)
     return int(any(row[-1] == "MISSED" for row in rows))
 
 

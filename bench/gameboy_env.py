@@ -115,7 +115,7 @@ def opponent() -> tuple[list[list[str]], bool]:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Speed and memory of the Game Boy environment.")
-    parser.add_argument("--to", type=Path, default=RESULTS, help="the file of results")
+    parser.add_argument("--to", type=Path, default=RESULTS, help="the folder of results")
     parser.add_argument("--weigh", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.weigh:
@@ -145,10 +145,10 @@ def main(arguments: Sequence[str]) -> int:
     ):
         rows.append([figure, "", text, ""])
     command = "python -m bench.gameboy_env"
-    write_section("Game Boy: speed and memory", COLUMNS, rows, command, path=options.to)
+    write_section("Game Boy: speed and memory", COLUMNS, rows, command, folder=options.to)
     print()
     rows, unfair = opponent()
-    write_section("Game Boy: the opponent", COLUMNS, rows, command, path=options.to)
+    write_section("Game Boy: the opponent", COLUMNS, rows, command, folder=options.to)
     return 1 if failed or unfair else 0
 
 

@@ -42,7 +42,7 @@ COLUMNS = ["player", "figure", "required", "measured", "verdict"]
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="A rollout of the Game Boy, held in memory.")
     parser.add_argument("--steps", type=int, default=STEPS, help="of each environment")
-    parser.add_argument("--to", type=Path, default=RESULTS, help="the file of results")
+    parser.add_argument("--to", type=Path, default=RESULTS, help="the folder of results")
     parser.add_argument("--player", choices=PLAYERS, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.player:
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
              "yes" if found["exact"] else "NO"],
             [player, "adding a step of both environments", "", f"{found['add_us']:.0f} µs", ""],
         ]  # fmt: skip
-    write_section("Game Boy: a rollout in memory", COLUMNS, rows, "python -m bench.gameboy_rollout", path=options.to)
+    write_section("Game Boy: a rollout in memory", COLUMNS, rows, "python -m bench.gameboy_rollout", folder=options.to)
     return 1 if failed else 0
 
 

@@ -4,7 +4,7 @@ Bytes are the buffer's observations; time is that of storing and reading in SB3'
 on the same environment, everything else that those do included. Time varies with the machine, so only the bytes decide
 whether the bench fails.
 
-    make bench-lean
+    make bench-lean-prediction
 """
 
 import statistics
@@ -189,7 +189,7 @@ def main() -> int:
         "Lean storage predicted by a probe",
         ["run (MB)", "plain", "predicted", "low", "high", "real", "error", "in band", "time probed", "time real"],
         rows,
-        "make bench-lean",
+        "make bench-lean-prediction",
     )
     return 1 if outside else 0
 

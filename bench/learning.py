@@ -42,7 +42,7 @@ def ask(question: Question, arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=f"Whether {question.run} learns.")
     parser.add_argument("--seeds", default="1,2,3", help="separated by commas")
     parser.add_argument("--finished", nargs="*", type=Path, default=[], help="folders of trainings that have ended")
-    parser.add_argument("--to", type=Path, default=RESULTS, help="the file of results")
+    parser.add_argument("--to", type=Path, default=RESULTS, help="the folder of results")
     options = parser.parse_args(arguments)
     seeds = map(int, options.seeds.split(","))
     outcomes = _finished(question.run, options.finished) or ((seed, _train(question.run, seed)) for seed in seeds)
@@ -53,7 +53,7 @@ def ask(question: Question, arguments: Sequence[str]) -> int:
         failed |= not good
         rows.append([seed, *cells, "yes" if good else "NO"])
         print(*rows[-1], sep="  ", flush=True)
-    write_section(question.title, list(question.columns), rows, question.command, path=options.to)
+    write_section(question.title, list(question.columns), rows, question.command, folder=options.to)
     return 1 if failed else 0
 
 

@@ -111,7 +111,7 @@ def _shared(shape: tuple[int, ...]) -> np.ndarray:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Speed and memory of the mine at its full size.")
-    parser.add_argument("--to", type=Path, default=RESULTS, help="the file of results")
+    parser.add_argument("--to", type=Path, default=RESULTS, help="the folder of results")
     parser.add_argument("--weigh", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.weigh:
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
         ("each further env", f"{weight['further'] / MB:+.1f} MB"),
     ):
         rows.append([figure, "", text, ""])
-    write_section("Mine: speed and memory at 49x71x58", COLUMNS, rows, "python -m bench.mine_env", path=options.to)
+    write_section("Mine: speed and memory at 49x71x58", COLUMNS, rows, "python -m bench.mine_env", folder=options.to)
     return 1 if failed else 0
 
 

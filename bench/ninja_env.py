@@ -112,7 +112,7 @@ def played(data: str) -> NinjaEnv:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Speed and memory of the ninja.")
-    parser.add_argument("--to", type=Path, default=RESULTS, help="the file of results")
+    parser.add_argument("--to", type=Path, default=RESULTS, help="the folder of results")
     parser.add_argument("--weigh", metavar="MAP", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.weigh:
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str]) -> int:
         ("each further env in the same process", f"{weight['further'] / MB:+.2f} MB"),
     ):
         rows.append([figure, "", text, ""])
-    write_section("Ninja: speed and memory", COLUMNS, rows, "python -m bench.ninja_env", path=options.to)
+    write_section("Ninja: speed and memory", COLUMNS, rows, "python -m bench.ninja_env", folder=options.to)
     return 1 if failed else 0
 
 

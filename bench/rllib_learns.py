@@ -62,7 +62,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Whether runs learn on RLlib as they do with SB3.")
     parser.add_argument("--only", choices=tuple(RUNS), help="one of them")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--to", type=Path, default=RESULTS, help="the file of results")
+    parser.add_argument("--to", type=Path, default=RESULTS, help="the folder of results")
     options = parser.parse_args()
     rows: list[list[Any]] = []
     failed = False
@@ -80,7 +80,7 @@ def main() -> int:
     title, command = "RLlib: the same runs learn", "python -m bench.rllib_learns"
     if options.only:
         title, command = f"{title} ({options.only})", f"{command} --only {options.only}"
-    write_section(title, COLUMNS, rows, command, path=options.to)
+    write_section(title, COLUMNS, rows, command, folder=options.to)
     return 1 if failed else 0
 
 

@@ -227,7 +227,7 @@ CASES: dict[str, tuple[Callable[[Case, subprocess.Popen[bytes]], None], int]] = 
 def main() -> int:
     parser = argparse.ArgumentParser(description="What a training on RLlib survives.")
     parser.add_argument("--only", default="runner,node,memory,child,ctrl-c,command", help="separated by commas")
-    parser.add_argument("--to", type=Path, default=RESULTS, help="the file of results")
+    parser.add_argument("--to", type=Path, default=RESULTS, help="the folder of results")
     options = parser.parse_args()
     rows = []
     for name in options.only.split(","):
@@ -247,7 +247,7 @@ def main() -> int:
     title, command = "RLlib: what a training survives", "python -m bench.rllib_survives"
     if options.only != parser.get_default("only"):
         title, command = f"{title} ({options.only})", f"{command} --only {options.only}"
-    write_section(title, COLUMNS, rows, command, path=options.to)
+    write_section(title, COLUMNS, rows, command, folder=options.to)
     return 1 if any(row[-1] == "NO" for row in rows) else 0
 
 

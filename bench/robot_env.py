@@ -74,7 +74,7 @@ def _median_cpu_s(turn: Callable[[], Any]) -> float:
 def main(arguments: Sequence[str]) -> int:
     """Measure everything, write the table, and return the exit code."""
     parser = argparse.ArgumentParser(description="How fast the robot is.")
-    parser.add_argument("--to", type=Path, default=RESULTS, help="the file of results")
+    parser.add_argument("--to", type=Path, default=RESULTS, help="the folder of results")
     options = parser.parse_args(arguments)
     rows: list[list[str]] = []
     for terrain in ("flat", "rough"):
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
         ]
         for row in rows[-4:]:
             print(*row, sep="  ", flush=True)
-    write_section("Robot: speed per core", COLUMNS, rows, "python -m bench.robot_env", path=options.to)
+    write_section("Robot: speed per core", COLUMNS, rows, "python -m bench.robot_env", folder=options.to)
     return 0
 
 

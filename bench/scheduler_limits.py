@@ -165,7 +165,7 @@ def report(file: Path, section: str) -> int:
     medians = [f"median {statistics.median(each):.1%}" for each in (wastes, by_pss)]
     table.append([summary, "", "", "", "", "", "", "", *medians, ""])
     columns = ["job", "--for", "fitted", "need", "limit", "peak", "PSS, sampled", "kernel", "waste", "by PSS", "end"]
-    write_section(section, columns, table, "make bench-scheduler")
+    write_section(section, columns, table, "make bench-scheduler-limits")
     return 0 if not killed and statistics.median(wastes) <= MOST_WASTE else 1
 
 

@@ -6,7 +6,7 @@ settings are in `bench.storage_rivals`, the data in `bench.storage_data`. Ours i
 
     python -m bench.storage [--only pong,mine] [--quick]
 
-needs the extra `bench-storage`. What is measured at full size is written to bench/RESULTS.md.
+needs the extra `bench-storage`. What is measured at full size is written to bench/results/.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
         _play(chosen, frames)
         results = {name: _measure(name, chosen[name], libraries, frames, options.quick) for name in chosen}
         # a part of the bench at full size has sections of its own, beside those of the last whole run
-        target = {"path": frames / "RESULTS.md"} if options.quick or options.libraries else {}
+        target = {"folder": frames} if options.quick or options.libraries else {}
         part, command = (
             (f" ({options.only})", f"python -m bench.storage --only {options.only}")
             if options.only

@@ -110,7 +110,7 @@ def main() -> int:
     told = f"{TRIALS} trials: {pruned} pruned, {seconds * 1000:.0f} ms each (median); {len(rows)} run, {killed} killed"
     rows.append([told, "", "", "", "", ""])
     columns = ["algorithm", "envs", "values", "at most", "PSS peak", f"under {format_size(LIMIT)}"]
-    write_section("Tuning: a study under a limit", columns, rows, "make bench-tuner")
+    write_section("Tuning: a study under a limit", columns, rows, "make bench-tuner-trials")
     return 1 if killed else 0
 
 

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
             take_pictures(Path(folder))
         with serving("gameboy:default") as server:
             rows += _server_rows(server, 200 if options.quick else REQUESTS)
-        target = {"path": Path(folder) / "RESULTS.md"} if options.quick else {}
+        target = {"folder": Path(folder)} if options.quick else {}
         write_section("Planner page", COLUMNS, rows, COMMAND, **target)
     return 0 if all(row[-1] == "ok" for row in rows) else 1
 

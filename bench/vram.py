@@ -118,7 +118,7 @@ def main(files: list[str]) -> int:
         columns = [
             "run", "predicted reserved", "real reserved", "exact", "allocated, off by", "within limits", "in its band",
         ]  # fmt: skip
-        command = "make bench-vram-held-out" if path in HELD_OUT else "make bench-vram"
+        command = "make bench-vram ARGS=--held-out" if path in HELD_OUT else "make bench-vram"
         write_section(f"GPU memory: {path.name}", columns, table, command)
     return 1 if failed else 0
 

@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="legroom-bench-watch-") as folder:
         rows = [*_costs(Path(folder), options.quick), *_forecasts(Path(folder), options.quick)]
-        target = {"path": Path(folder) / "RESULTS.md"} if options.quick else {}
+        target = {"folder": Path(folder)} if options.quick else {}
         write_section("Watching", ["figure", "required", "measured", "detail", "verdict"], rows, COMMAND, **target)
     return 0 if all(row[-1] == "ok" for row in rows) else 1
 

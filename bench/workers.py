@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
     weights = {(case, name): _child("weigh", case, name, interpreters) for case in names for name in LIBRARIES}
     rows, failed = _figures(races, weights)
     with tempfile.TemporaryDirectory(prefix="legroom-bench-") as folder:
-        target = {"path": Path(folder) / "RESULTS.md"} if options.only else {}
+        target = {"folder": Path(folder)} if options.only else {}
         write_section("Workers: figures", FIGURES, rows, command, **target)
         print()
         write_section("Workers: steps per second", RACES, _race_rows(races, puffer), command, **target)

@@ -45,3 +45,9 @@ def test_what_is_fine_is_not_reported():
     fine += "from legroom.backends.base import backend_of\nwith needs('sb3', what=''): ...\n"
     assert not list(house_rules._wrong_way(ast.parse(fine), "predicting"))
     assert not list(house_rules._names_backend(ast.parse(fine), ("sb3", "brax", "rllib")))
+
+
+def test_a_room_above_its_ceiling_is_seen(monkeypatch):
+    most = house_rules.measured()["fitting"]
+    monkeypatch.setitem(house_rules.CEILINGS, "fitting", most - 1)
+    assert house_rules.violations() == [f"fitting: {most:,} with a ceiling of {most - 1:,}"]

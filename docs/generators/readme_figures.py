@@ -1,4 +1,4 @@
-"""The table of figures in the README, from bench/RESULTS.md: a figure that changes there changes here.
+"""The table of figures in the README, from bench/results/: a figure that changes there changes here.
 
 Held-out runs and programs were never looked at while the code was written; where there are several sets, the newest
 counts. `python docs/generate.py --images` writes the table into the README.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from bench.results import Section, file_name, read_sections
 from docs.generators.markdown import table
-from docs.generators.results import RESULTS, Section, read_sections
 
 BEGIN, END = "<!-- figures -->\n", "\n<!-- end of figures -->"
 Figure = Callable[[Section], str]
@@ -131,7 +131,7 @@ FIGURES: tuple[tuple[str, str, Figure], ...] = (
 
 def pages() -> Mapping[str, str]:
     """Return the same table for the documentation, which has its own pages of results."""
-    sections = read_sections(RESULTS.read_text())
+    sections = read_sections()
     return {
         "figures.md": table(["what", "measured"], [(what, figure(sections[name])) for what, name, figure in FIGURES])
     }
@@ -139,16 +139,11 @@ def pages() -> Mapping[str, str]:
 
 def figures_table() -> str:
     """Return the table of the README."""
-    sections = read_sections(RESULTS.read_text())
+    sections = read_sections()
     rows = [
-        (what, figure(sections[name]), f"[table](bench/RESULTS.md{_anchor(name)})") for what, name, figure in FIGURES
+        (what, figure(sections[name]), f"[table](bench/results/{file_name(name)})") for what, name, figure in FIGURES
     ]
     return table(["what", "measured", "where"], rows).rstrip("\n")
-
-
-def _anchor(name: str) -> str:
-    """Return the anchor of a section, as GitHub makes it."""
-    return "#" + re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", name.lower()))
 
 
 def with_figures(text: str) -> str:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 
 def predict(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "legroom.cli.main", "predict", *arguments]
@@ -45,3 +47,22 @@ model = PPO("MlpPolicy", "CartPole-v1", policy_kwargs=dict(features_extractor_cl
 def test_a_run_file_is_no_program(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("algo: PPO\n")
     assert "-- python" not in predict("run.yaml", cwd=tmp_path).stderr
+
+
+def test_memory_of_a_module_beside_the_script_is_named_where_it_is_made(tmp_path: Path) -> None:
+    (tmp_path / "world.py").write_text("import numpy as np\n\n\ndef make():\n    return np.ones(3_000_000_000)\n")
+    (tmp_path / "train.py").write_text(
+        "from stable_baselines3 import DQN\nfrom world import make\nkept = make()\n"
+        'DQN("MlpPolicy", "CartPole-v1", buffer_size=1000).learn(1000)\n'
+    )
+    done = predict("train.py", "--ram", "8GiB", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "train.py: world.py:5: np.ones(3000000000) takes memory beside what is trained" in done.stderr
+    assert done.stderr.rstrip().endswith("legroom predict --ram 8GiB -- python train.py")
+
+
+@pytest.mark.parametrize("text", ["", "def f(:\n"])
+def test_what_python_would_not_start_is_not_offered_to_be_run(tmp_path: Path, text: str) -> None:
+    (tmp_path / "train.py").write_text(text)
+    done = predict("train.py", cwd=tmp_path)
+    assert done.returncode == 2 and "-- python" not in done.stderr

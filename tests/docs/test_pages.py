@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from bench.results import read_sections
 from docs.blocks import DOCS, ROOT, pages
 from docs.generate import generate
 from docs.generators import knobs, results
@@ -107,7 +108,7 @@ def test_every_word_of_the_glossary_is_there_once() -> None:
 
 
 def test_the_facts_of_the_glossary_are_those_of_the_benches() -> None:
-    sections = results.read_sections(results.RESULTS.read_text())
+    sections = read_sections()
     facts = (DOCS / "glossary.md").read_text().partition("## Numbers that many pages use")[2]
     memory = {row[:2]: row[2] for row in sections["Workers: memory"].rows}
     forked = {row[:2]: row[2] for row in sections["Parallel: fresh and forked workers"].rows}

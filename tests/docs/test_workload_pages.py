@@ -6,8 +6,8 @@ import json
 import re
 
 import pytest
+from bench.results import read_sections
 from docs.blocks import DOCS, ROOT
-from docs.generators import results
 
 from cli.in_process import legroom
 
@@ -40,7 +40,7 @@ def numbers(text: str) -> list[str]:
 def test_what_a_page_says_was_measured_stands_in_the_results(page: str, begins: str, section: str) -> None:
     rows = [line for line in PAGES[page].read_text().splitlines() if line.startswith(begins)]
     assert rows
-    table = results.read_sections(results.RESULTS.read_text())[section]
+    table = read_sections()[section]
     there = [float(number) for row in (table.columns, *table.rows) for number in numbers(" | ".join(row))]
     for row in rows:
         for number in numbers(row.split("|", 2)[2].replace("%", "")):

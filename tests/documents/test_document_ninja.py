@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 import pytest
-from docs.generators.results import RESULTS, read_sections
+from bench.results import read_sections
 from tests.documents.asked import GIB, predicted, ran
 
 from legroom.growth.leak_verdict import judge
@@ -20,7 +20,7 @@ from legroom_workloads.ninja.generator import generate
 from legroom_workloads.ninja.reachability import Reachability
 
 SMALL = {"level_size": "small", "levels": 2}
-MEASURED = {row[0]: row for row in read_sections(RESULTS.read_text())["Parallel: what each optimisation saves"].rows}
+MEASURED = {row[0]: row for row in read_sections()["Parallel: what each optimisation saves"].rows}
 MB = {"B": 1e-6, "KB": 1e-3, "MB": 1.0}
 
 

@@ -169,7 +169,11 @@ def _first_answer(runs: Sequence[Run], machine: Machine, budget: Budget, how: Ma
 
 def is_script(target: str) -> bool:
     """Return whether a target, or the source of a run, is a Python script that can be run."""
-    return target.endswith(".py") and Path(target).is_file()
+    if not (target.endswith(".py") and Path(target).is_file()):
+        return False
+    from legroom.reading.programs import is_python  # parses source, which --help must not pay for
+
+    return is_python(target)
 
 
 def rehearsal_command(script: str, options: Mapping[str, str | None]) -> str:

@@ -3,11 +3,12 @@
 A function that is not run returns zeros. Losses and observations may be that; a whole number or a truth that the
 program reads decides what it does next, and perhaps how much memory it takes. So such arrays are remembered, with what
 small functions make of them, and where Python takes the value of one, that is told. Asserts are left out: with another
-value the program would have ended.
+value the program would have ended. So is a whole state that is copied to the host, to be kept or saved: nothing is
+decided there.
 
 Values that NumPy takes from an array's memory by itself, and fractions, are not noticed.
 
-Mirrors `ArrayImpl._value` of jax 0.4.19 to 0.9.
+Mirrors `ArrayImpl._value`, `device_get` and `tree_map` of jax 0.4.19 to 0.9.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Any, Callable, Dict, Iterable, Tuple
 
 MOST_BYTES = 64  # of what a program can look at to decide something
 FRAMES = 12  # from the array's method up to the statement that asks
+STATE_BYTES = 1 << 20  # of a tree that nobody copies to look at
+COPIES = {"device_get": "x", "tree_map": "tree"}  # of whole trees, with their argument
 Place = Tuple[str, int]
 
 
@@ -55,7 +58,7 @@ class Guesses:
         return next((self._names[id(array)] for array in arrays if id(array) in self._names), "")
 
     def _tell(self, array: Any) -> None:
-        if array.dtype.kind not in "iub" or array.size * array.dtype.itemsize > MOST_BYTES or _asserted():
+        if array.dtype.kind not in "iub" or array.size * array.dtype.itemsize > MOST_BYTES or _decides_nothing():
             return
         at = self._place()
         if at in self._told:
@@ -65,13 +68,19 @@ class Guesses:
         self._journal.json("unmodelled", what=what, file=at[0], line=at[1])
 
 
-def _asserted() -> bool:
-    """Return whether it is an assert that asks."""
+def _decides_nothing() -> bool:
+    """Return whether it is an assert that asks, or a copy of a whole state."""
+    from jax.tree_util import tree_leaves  # jax is there by now
+
     frame: Any = sys._getframe(2)
     for _ in range(FRAMES):
         if frame is None:
             return False
-        if linecache.getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("assert"):
+        code = frame.f_code
+        if linecache.getline(code.co_filename, frame.f_lineno).lstrip().startswith("assert"):
+            return True
+        tree = frame.f_locals.get(COPIES.get(code.co_name, "")) if "/jax/_src/" in code.co_filename else None
+        if tree is not None and sum(getattr(leaf, "nbytes", 0) for leaf in tree_leaves(tree)) >= STATE_BYTES:
             return True
         frame = frame.f_back
     return False

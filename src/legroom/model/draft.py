@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from legroom.errors import BadInput
 
 Key = tuple[str | int, ...]  # path of keys and list positions from the top of the file
 Lines = Mapping[Key, int]
+
+
+class NotFollowed(NamedTuple):
+    """A place of a program that only running it could follow: its file where that is not the draft's, and its text."""
+
+    file: str | None
+    line: int | None
+    text: str
+    because: str = "may change what is trained or how much at a time"
 
 
 @dataclass
@@ -23,7 +32,7 @@ class Draft:
     Args:
         unknown: keys whose value cannot be known without executing something: path -> (line, what stands there).
             An override may still give them; one that memory depends on is an error otherwise.
-        not_followed: the line and text of what may have changed any value, so that none can be relied on.
+        not_followed: what may have changed any value, so that none can be relied on.
         doubted: keys whose value is likely and not certain: a prediction takes it, a check claims nothing of it.
         settle: the reader's last word, once the base run and the overrides are laid over the draft; it is told which
             keys the overrides have set.
@@ -40,7 +49,7 @@ class Draft:
     data: dict[str, Any] = field(default_factory=dict)
     lines: dict[Key, int] = field(default_factory=dict)
     unknown: dict[Key, tuple[int | None, str]] = field(default_factory=dict)
-    not_followed: tuple[int | None, str] | None = None
+    not_followed: NotFollowed | None = None
     settle: Callable[[Draft, Collection[Key]], None] | None = None
     finish: Callable[[Draft, Collection[Key]], None] | None = None
     settled: set[Key] = field(default_factory=set)

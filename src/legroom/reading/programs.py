@@ -73,6 +73,15 @@ def _options(script: str) -> list[tuple[list[str], dict[str | None, ast.expr]]]:
     ]  # fmt: skip
 
 
+def is_python(script: str) -> bool:
+    """Return whether Python would begin to run a script: it is not empty and has no mistake of syntax."""
+    text = _text(Path(script))
+    try:
+        return bool(text.strip() and ast.parse(text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+
+
 def _text(script: Path) -> str:
     try:
         return read_text(str(script))

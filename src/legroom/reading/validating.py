@@ -276,11 +276,10 @@ class _Check:
     def refuse_unknown(self) -> None:
         """Refuse what only running the script could tell, all of it at once, with the options that would give it."""
         if self.draft.not_followed is not None:
-            line, text = self.draft.not_followed
-            message = (
-                f"{text} may change what is trained or how much at a time, so that only running the script could tell"
-            )
-            raise NotKnownYet(message, path=self.draft.path, line=line)
+            file, line, text, because = self.draft.not_followed
+            elsewhere = "" if file in (None, self.draft.path) else f"{file}:{line}: "
+            message = f"{elsewhere}{text} {because}, so that only running the script could tell"
+            raise NotKnownYet(message, path=self.draft.path, line=None if elsewhere else line)
         missing = {
             key: where
             for key, where in self.draft.unknown.items()

@@ -169,7 +169,7 @@ def test_without_jax_the_compiler_cannot_be_asked_and_the_line_says_what_to_inst
 def test_the_robot_ships_what_the_compiler_said(name: str) -> None:
     """A first `legroom predict robot:default` answers at once, without minutes of compiling."""
     found = find_calibration(read(name))
-    assert found is not None, "make robot-calibrations"
+    assert found is not None, "make bench-robot-calibrations"
     assert set(found.programs) == {"one", "many"} and found.evaluation is not None
 
 

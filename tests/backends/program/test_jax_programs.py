@@ -201,6 +201,20 @@ def test_a_number_that_was_not_computed_and_is_read_leaves_the_verdict_open(
     assert find_kept(found.command, RehearsalPlan(CARD), os.environ) is None
 
 
+def test_a_state_that_is_kept_on_the_host_decides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jax")
+    planning(monkeypatch, results=0, temporaries=GIB)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    head = GUESSING.partition("assert")[0].replace("(256, 256)", "(512, 512)")
+    script = tmp_path / "train.py"
+    script.write_text(f'{head}best = jax.device_get({{"weights": w, "count": positive}})\n')
+    found = rehearse([sys.executable, str(script)], RehearsalPlan(CARD), output="kept")
+    assert found.stopped == "finished" and not found.unmodelled
+    script.write_text(f'{head}told = jax.device_get({{"loss": loss, "count": positive}})\n')
+    (said,) = rehearse([sys.executable, str(script)], RehearsalPlan(CARD), output="kept").unmodelled
+    assert said.endswith("(train.py:11)")
+
+
 def test_a_program_that_fails_after_its_training_repeated_is_known_until_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from legroom.backends.base import find_algorithm
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
-from legroom.model.draft import Draft, get
+from legroom.model.draft import Draft, NotFollowed, get
 from legroom.model.spaces import KnownSpaces
 from legroom.reading.interpreter.effects import same
 from legroom.reading.interpreter.follower import MOST_STATEMENTS, Follower
@@ -167,10 +167,9 @@ class Model:
     learned: list[tuple[object, ...]] = field(default_factory=list)  # calls of `learn` that were followed, with loops
     loop: tuple[int, int, int] | None = None  # the steps of its one call of `learn`, how often it is made, its line
 
-    def doubt(self, node: ast.AST) -> None:
+    def doubt(self, place: NotFollowed) -> None:
         """Note that it may not be what the constructor made any more."""
-        line = getattr(node, "lineno", None)
-        self.draft.not_followed = self.draft.not_followed or (line, NotKnown(node).text)
+        self.draft.not_followed = self.draft.not_followed or place
 
 
 def drafts(text: str, path: str) -> list[Draft]:
@@ -226,7 +225,7 @@ class ScriptModels(Follower):
         super().__init__(path)
         self.models: list[Model] = []
         self.making: list[list[tuple[list[Any], dict[str, Any]]]] = []  # what subclasses under way give to their base
-        self.changed_envs: list[tuple[Env, ast.AST]] = []
+        self.changed_envs: list[tuple[Env, NotFollowed]] = []
         self.evals: list[tuple[Env, dict[str, Any], int]] = []  # with the line of the call
         self.checkpoints: list[tuple[dict[str, Any], int]] = []
 
@@ -294,7 +293,7 @@ class ScriptModels(Follower):
                         key = PLACES.get(name, ("hyperparams", name))
                         model.draft.unknown[key] = (node.lineno, f"what {cls.node.name}.__init__ makes of it")
                 if len(given) != 1:
-                    model.doubt(node)
+                    model.doubt(self.place(node))
             return model
         return super().instance(cls, args, kwargs, node)
 
@@ -310,10 +309,10 @@ class ScriptModels(Follower):
             root = root.owner
         if isinstance(root, Model):
             if not is_harmless((name,)) and name not in _SET_FREELY:
-                root.doubt(node)
+                root.doubt(self.place(node))
         elif isinstance(owner, Env):
             if name not in _SET_FREELY:
-                self.changed_envs.append((owner, node))
+                self.changed_envs.append((owner, self.place(node)))
         else:
             super().set_attribute(owner, name, value, node)
 
@@ -327,10 +326,10 @@ class ScriptModels(Follower):
         before = len(self.models)
         found = super().foreign(maker, args, kwargs, node)
         if maker.startswith(("numpy.", "torch.")) and _elements(args, kwargs) >= LARGE_ARRAY:
-            self.lose(node)  # it is beside what is trained
+            self.lose(node, "takes memory beside what is trained")
         if maker.rpartition(".")[2] in _SIDE_BY_SIDE or _last_name(node.func) in _SIDE_BY_SIDE or "n_jobs" in kwargs:
             for model in self.models[before:]:  # nobody knows how many at a time
-                model.doubt(node)
+                model.doubt(self.place(node))
         return found
 
     def rewrite(self, inside: list[Any] | dict[Any, Any], changed: Any) -> None:
@@ -346,14 +345,14 @@ class ScriptModels(Follower):
         before, found = len(self.models), super().on_listcomp(node, at)
         _doubt_kept_together(found if not isinstance(node, ast.GeneratorExp) else None)
         for model in self.models[before:] if isinstance(found, NotKnown) else ():  # nobody knows how many
-            model.doubt(node)
+            model.doubt(self.place(node))
         return found
 
     on_setcomp = on_dictcomp = on_listcomp
 
     def touched_by(self, value: Any, maker: str, node: ast.Call) -> None:
         if isinstance(value, Model):
-            value.doubt(node)
+            value.doubt(self.place(node))
         super().touched_by(value, maker, node)
 
     def library_call(self, symbol: Symbol, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
@@ -378,7 +377,7 @@ class ScriptModels(Follower):
         if bound.name == "learn":
             self.count_steps(model, args[0] if args else kwargs.get("total_timesteps"), node)
         if bound.name == "load_replay_buffer":  # as large as the one that was saved
-            model.doubt(node)
+            model.doubt(self.place(node))
         if bound.name == "get_env":
             return model.env
         if bound.name == "set_env" and args:
@@ -453,7 +452,7 @@ class ScriptModels(Follower):
             self.describe_callbacks(model.draft, envs, env)
             model.draft.not_followed = model.draft.not_followed or self.not_followed
             if isinstance(env, Env):
-                changed = next((node for other, node in self.changed_envs if other.origin is env.origin), None)
+                changed = next((place for other, place in self.changed_envs if other.origin is env.origin), None)
                 if changed is not None:
                     model.doubt(changed)
             _count_iterations(model)
@@ -469,7 +468,7 @@ class ScriptModels(Follower):
         for node in (node for tree in self.trees for node in nodes_of(tree)):
             if isinstance(node, ast.Attribute) and node.attr in _BUFFERS and isinstance(node.ctx, ast.Store):
                 for model in self.models:
-                    model.doubt(node)
+                    model.doubt(self.place(node))
 
     def describe_callbacks(self, draft: Draft, envs: int, trained: Any) -> None:
         if self.evals:
@@ -547,7 +546,7 @@ def _doubt_kept_together(kept: Any) -> None:
     models = [each for each in values if isinstance(each, Model) and each.made is not None]
     for model in models if len(models) > 1 else ():
         assert model.made is not None
-        model.doubt(model.made)
+        model.doubt(NotFollowed(None, model.made.lineno, NotKnown(model.made).text))
 
 
 def _passed_on(cls: Class, algorithm: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

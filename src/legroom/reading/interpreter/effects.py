@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
+from legroom.model.draft import NotFollowed
 from legroom.reading.interpreter.evaluator import Evaluator, walked
 from legroom.reading.interpreter.gym_calls import Env
 from legroom.reading.interpreter.values import OPEN, Frame, Names, Namespace, NotKnown, Rest, Symbol, rest_of
@@ -104,7 +105,7 @@ class Effects(Evaluator[Frame]):
         self.loops: list[int] = []  # until which statement the passes of loops are counted
         self.passes: list[tuple[object, ast.stmt, int | None]] = []  # of the loops under way, where they are known
         self.escaped: set[int] = set()  # functions that code which is not followed may call
-        self.not_followed: tuple[int | None, str] | None = None  # what may have changed anything, and its line
+        self.not_followed: NotFollowed | None = None  # what may have changed anything
 
     # -- writes --------------------------------------------------------------------------------------------------------
 
@@ -148,10 +149,13 @@ class Effects(Evaluator[Frame]):
         else:
             self.write(owner.frame.names, f"self.{name}", value)
 
-    def lose(self, node: ast.AST) -> None:
+    def lose(self, node: ast.AST, *because: str) -> None:
         """Note that anything may have changed: no run of the script is understood any more."""
         if self.not_followed is None:
-            self.not_followed = (getattr(node, "lineno", None), NotKnown(node).text)
+            self.not_followed = self.place(node, *because)
+
+    def place(self, node: ast.AST, *because: str) -> NotFollowed:
+        return NotFollowed(self.file(), getattr(node, "lineno", None), NotKnown(node).text, *because)
 
     # -- ways ----------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,16 @@
+"""If these fail, the page of results says something else than the rows that were measured."""
+
+import re
+from pathlib import Path
+
+from bench.results import RESULTS, file_name, read_sections
+
+ROOT = Path(__file__).parents[2]
+ROW = re.compile(r"\]\(results/([\w-]+\.json)\) \| (\S+) \| `")
+
+
+def test_every_table_has_its_line_with_the_date_it_was_measured() -> None:
+    said = dict(ROW.findall((ROOT / "bench/RESULTS.md").read_text()))
+    measured = {file_name(name): section.date for name, section in read_sections().items()}
+    assert said == measured
+    assert {file.name for file in RESULTS.glob("*.json")} == set(measured)
