@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.in_process import legroom
-from tests.cli.wrong_inputs import SEEN, write_files
+from tests.cli.wrong_inputs import HELD_OUT, SEEN, STILL_WRONG, write_files
 
 from legroom.cli.main import COMMANDS
 from legroom.named_runs import run_names
@@ -127,6 +127,8 @@ def test_a_broken_library_rule_is_shown_and_exits_1() -> None:
         (("predict",), "RUN"),
         (("predikt", "mine:full"), "predikt"),
         *SEEN,
+        *HELD_OUT,
+        *(pytest.param(*case, marks=pytest.mark.xfail(run=False)) for case in STILL_WRONG),
     ],
 )
 def test_bad_input_is_one_line_with_the_way_out(arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:
