@@ -11,10 +11,9 @@ import sys
 
 from bench.brax_memory import MB, with_setting
 from bench.results import write_section
-from legroom.backends.brax.calibration import sizes_of
-from legroom.backends.brax.compiled import ask_compiler
+from legroom.backends.brax.asking import ask_compiler
 from legroom.backends.brax.items import SCALED_ERROR
-from legroom.backends.brax.pieces import Sizes
+from legroom.backends.brax.plans import Sizes, sizes_of
 from legroom.backends.brax.scaling import known_of
 from legroom.fitting.changes import with_settings
 from legroom.reading import read
@@ -37,7 +36,7 @@ def main() -> int:
         known, before = known_of(leaner), known_of(plain)
         assert known is not None and before is not None
         predicted, without = (sum(each.temporaries(sizes_of(plain)).values()) for each in (known, before))
-        real = ask_compiler("compile", leaner, evaluation=False)["epoch"]["temporaries"]
+        real = ask_compiler("compile", leaner, evaluation=False)["temporaries"]
         error = predicted / real - 1
         worst = max(worst, abs(error))
         settings = f"{sizes.envs:,} envs, {sizes.batch:,} × {sizes.minibatches}, unroll {sizes.unroll}"

@@ -20,8 +20,7 @@ import jax
 import numpy as np
 
 from legroom.backends.brax.capture import Captured, capture
-from legroom.backends.brax.compiling import with_sizes
-from legroom.backends.brax.pieces import Sizes
+from legroom.backends.brax.plans import Sizes, with_sizes
 from legroom.backends.brax.state import without_weak_types
 from legroom.model.run import Run
 

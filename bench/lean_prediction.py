@@ -1,8 +1,8 @@
 """Lean storage, predicted by a probe of a second, against what real buffers of real SB3 runs then occupy and take.
 
 Bytes are the buffer's observations; time is that of storing and reading in SB3's own loops, relative to SB3's buffers
-on the same environment, everything else that those do included. Time varies with the machine, so only the bytes decide
-whether the bench fails.
+on the same environment, everything else that those do included: what the price, which follows the bytes, says of it.
+Time varies with the machine, so only the bytes decide whether the bench fails.
 
     make bench-lean-prediction
 """
@@ -23,11 +23,12 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
 import legroom
 from bench import lean_envs
 from bench.results import write_section
+from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.base_figures import BaseFigures
-from legroom.backends.sb3.bill.lean import reads_per_row, slowdown
+from legroom.backends.sb3.bill.lean import storage_price
 from legroom.backends.sb3.bill.replay import replay_items
 from legroom.backends.sb3.bill.rollout import rollout_items
-from legroom.backends.sb3.stored import env_task
+from legroom.backends.sb3.stored import batch_samples, env_task
 from legroom.environments.env_look import look_at_env
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known
@@ -87,8 +88,8 @@ class Glance(BaseFeaturesExtractor):
         return self.layer(observations.flatten(1)[:, :1].float())
 
 
-def predict(case: Case) -> tuple[int, int, float]:
-    """Return the observations' bytes, their error, and the slowdown."""
+def predict(case: Case) -> tuple[int, int, str]:
+    """Return the observations' bytes, their error, and the price."""
     run = case.run()
     look = look_at_env(run, env_task(run), trust=True)
     if look.probe is None:
@@ -98,7 +99,14 @@ def predict(case: Case) -> tuple[int, int, float]:
     items = [*rollout_items(run, evidence), *replay_items(run, evidence)]
     measured = [item for item in items if item.known is Known.MEASURED]
     total, error = sum(item.nbytes for item in measured), sum(item.error for item in measured)
-    return total, error, slowdown(run, evidence) or 0.0
+    return total, error, storage_price(run, evidence)
+
+
+def reads_per_row(run: Run) -> float:
+    """Return how often an observation that was stored is read."""
+    if algorithm_of(run).family == "on-policy":
+        return float(hyper(run, "n_epochs") or 1)
+    return batch_samples(run) / (int(hyper(run, "train_freq")) * run.env.n_envs)
 
 
 def build(case: Case, *, lean: bool) -> Any:
@@ -162,7 +170,7 @@ def main() -> int:
     torch.set_num_threads(1)
     rows, errors, outside = [], [], 0
     for case in CASES:
-        total, error, ratio = predict(case)
+        total, error, price = predict(case)
         plain_s = fill_and_read(case, build(case, lean=False))
         model = build(case, lean=True)
         lean_s = fill_and_read(case, model)
@@ -179,7 +187,7 @@ def main() -> int:
             f"{case.env} {case.algo}, {case.rows:,} x {case.n_envs}{stack}{long}", f"{plain / MB:,.1f}",
             f"{total / MB:,.2f}", f"{max(total - error, 0) / MB:,.2f}", f"{(total + error) / MB:,.2f}",
             f"{real / MB:,.2f}", f"{(total - real) / real:+.1%}", "yes" if inside else "no",
-            f"{ratio:.2f}", f"{lean_s / plain_s:.2f}",
+            price, f"{lean_s / plain_s:.2f}",
         ])  # fmt: skip
         print(*rows[-1], sep="  ", flush=True)
     inside_count = len(CASES) - outside
@@ -187,7 +195,7 @@ def main() -> int:
     rows.append([summary, *[""] * 9])
     write_section(
         "Lean storage predicted by a probe",
-        ["run (MB)", "plain", "predicted", "low", "high", "real", "error", "in band", "time probed", "time real"],
+        ["run (MB)", "plain", "predicted", "low", "high", "real", "error", "in band", "price", "time"],
         rows,
         "make bench-lean-prediction",
     )

@@ -31,8 +31,9 @@ from legroom.model.progress import MemorySample, Progress
 from legroom.model.run import Run
 from legroom.predicting.predict import add_up, gather
 from legroom.reading import read
-from legroom.training.run_folder import Predicted, RunFolder
-from legroom.training.train import Training, train
+from legroom.training.request import Training
+from legroom.training.run_folder import Predicted
+from legroom.training.train import train
 from legroom.units import format_size
 
 GIB = 1 << 30
@@ -84,17 +85,15 @@ def predicted(run: Run) -> tuple[Run, Footprint, Footprint]:
 def measure_tiny(run: Run, footprint: Footprint) -> tuple[int, str]:
     """Train one iteration and return the peak and what was done."""
     with tempfile.TemporaryDirectory(prefix="legroom-mine-") as folder:
-        out = RunFolder(Path(folder, "out"))
+        out = Path(folder, "out")
         began = time.monotonic()
-        ended = train(Training(run, run, out, "cpu", Predicted.of(footprint)), Lines())
+        outcome, record = train(Training(run, run, out, "cpu", Predicted.of(footprint)), Lines())
         seconds = time.monotonic() - began
-        if ended.outcome.status != "finished":
-            raise SystemExit(f"the training failed: {ended.outcome.error}\n{ended.record.end.get('traceback', '')}")
-        stored = next(item.measured for item in ended.outcome.items if item.name == "rollout.observations")
-    done = (
-        f"{ended.outcome.timesteps:,} steps and one epoch in {seconds / 60:.1f} min; rollout {format_size(stored or 0)}"
-    )
-    return ended.record.host_peak_nbytes, done
+        if outcome.status != "finished":
+            raise SystemExit(f"the training failed: {outcome.error}\n{record.end.get('traceback', '')}")
+        stored = next(item.measured for item in outcome.items if item.name == "rollout.observations")
+    done = f"{outcome.timesteps:,} steps and one epoch in {seconds / 60:.1f} min; rollout {format_size(stored or 0)}"
+    return record.host_peak_nbytes, done
 
 
 def measure_full(run: Run) -> tuple[int, str]:

@@ -22,6 +22,7 @@ from ray.cluster_utils import Cluster
 
 from legroom.backends.rllib.config import building, make_config
 from legroom.backends.rllib.translation import rllib_plan
+from legroom.fitting.changes import with_settings
 from legroom.model.run import Run
 
 LEAST_ITERATIONS = 3  # what the first one frees, the second one may not get back
@@ -41,7 +42,7 @@ def main(task_file: str) -> None:
                 node_ip_address="127.0.0.1",
             )
         ray.init(address=cluster.address, log_to_driver=False)
-        plan = rllib_plan(run, runner_nbytes=task.get("runner_nbytes"))
+        plan = rllib_plan(with_settings(run, memory={"runner_bytes": task.get("runner_nbytes")}))
         with building(Path(task_file).parent, plan.runner_nbytes):
             algorithm = make_config(run, plan, "cpu").build_algo()
         tell({"nodes": [_processes(node) for node in cluster.list_all_nodes()]})

@@ -13,9 +13,10 @@ import os
 import sys
 from pathlib import Path
 
-from legroom.backends.brax.calibration import SHIPPED, calibrate, calibration_places, ship_calibration
-from legroom.backends.brax.card_plans import ask_for_card, plan_file
+from legroom.backends.brax.asking import ask_for_plan, calibrate
+from legroom.backends.brax.calibration import SHIPPED, calibration_places, plan_file, read_plan, save_calibration
 from legroom.device.xla_target import plugin_missing
+from legroom.machine.cache import write_json
 from legroom.machine.gpu_table import find_gpu
 from legroom.reading import read
 
@@ -41,14 +42,17 @@ def main() -> int:
             old.unlink()
     if not cards_alone:
         for name in runs:
-            known = calibrate(read(name), progress=tell, both=True)
-            print(name, ship_calibration(read(name), known, folder))
+            known = calibrate(read(name), progress=tell)
+            shipped = save_calibration(read(name), known, folder)
+            plan = next(filter(None, map(read_plan, calibration_places(read(name)))))
+            write_json(plan_file(shipped, ""), plan.model_dump())
+            print(name, shipped)
     for name in reversed(runs):
         shipped = calibration_places(read(name))[1]
         for card in cards:
             print(name, card.name, flush=True)
-            plan_file(shipped, card).unlink(missing_ok=True)
-            ask_for_card(read(name), card, progress=tell, all_kinds=True, place=shipped)
+            plan_file(shipped, card.name).unlink(missing_ok=True)
+            ask_for_plan(read(name), card, progress=tell, place=shipped)
     return 0
 
 

@@ -1,9 +1,9 @@
-"""XLA's plan for a run on a card, predicted from plans of other sizes, beside what XLA says of that very run and card.
+"""XLA's plan for a run on a card, predicted from a few other sizes, beside what XLA says of that very run and card.
 
-For the robot the shipped plans predict; for environments of brax XLA is first asked as `predict` asks it, about a run
-of other sizes on that card. `LOOKED_AT` are the settings that the prediction was made with; what is held out is drawn
-by chance (`drawn`), from environments that were not looked at and the robot. SAC has sizes of its own (`drawn_sac`):
-environments / batch × rows of the replay buffer / updates per training step. Needs the extra `xla-gpu`.
+For the robot the shipped plans predict; for environments of brax XLA is first asked as `predict` asks it. `LOOKED_AT`
+are the sizes that the prediction was made with; what is held out is drawn by chance (`drawn`), from environments that
+were not looked at and the robot. SAC has sizes of its own (`drawn_sac`): environments / batch × rows of the replay
+buffer / updates per training step. Needs the extra `xla-gpu`.
 
     python -m bench.xla              # half an hour on two quiet cores; what was asked is kept in build/xla.json
     python -m bench.xla held-out     # that part alone
@@ -19,22 +19,17 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import write_section
-from legroom.backends.brax.calibration import Calibration, card_kind_of, find_calibration
-from legroom.backends.brax.card_plans import CardPlan, ask_for_card
-from legroom.backends.brax.compiled import ask_compiler
-from legroom.backends.brax.items import CARD_ERROR, CARD_ERROR_NBYTES
-from legroom.backends.brax.pieces import Sizes, evenness
+from legroom.backends.brax.asking import ask_compiler, ask_for_plan
+from legroom.backends.brax.items import CARD_ERROR, UNEVEN_ERROR
+from legroom.backends.brax.plans import GAP_NBYTES, Sizes, is_even, with_sizes
 from legroom.backends.brax.scaling import known_for
 from legroom.device.xla_target import plugin_missing, target_text
-from legroom.fitting.changes import with_settings
 from legroom.machine.gpu_table import find_gpu
 from legroom.model.run import Run
 from legroom.reading import read
 
 KEPT = Path("build/xla.json")
-MEDIAN, WORST = 0.03, 0.08
-# what XLA is asked about beside a marked program, by kind: other sizes than those predicted
-BASES = (Sizes(1024, 256, 4, 10), Sizes(512, 256, 8, 10), Sizes(8192, 256, 32, 10), Sizes(1024, 256, 32, 10))
+MEDIAN, WORST = 0.03, 0.10
 Pair = tuple[str, str, Sizes]
 # environment | card | num_envs, batch_size, num_minibatches, unroll_length
 LOOKED_AT: tuple[Pair, ...] = (
@@ -73,7 +68,7 @@ def drawn() -> list[Pair]:
         batch, minibatches = chance.choice((64, 100, 128, 256, 384, 512, 1024, 2048)), chance.choice((4, 8, 16, 32))
         envs, unroll = batch * minibatches // chance.choice((1, 1, 2, 4)), chance.choice((5, 10, 20, 30))
         sizes = Sizes(envs, batch, minibatches, unroll)
-        if 256 <= envs <= 16_384 and sizes not in BASES:
+        if 256 <= envs <= 16_384:
             pairs.append((names[len(pairs)], cards[len(pairs)], sizes))
     return pairs
 
@@ -120,28 +115,6 @@ def base_run(name: str) -> Run:
     })  # fmt: skip
 
 
-def with_sizes(run: Run, sizes: Sizes) -> Run:
-    names = ("max_replay_size", "grad_updates_per_step") if sizes.replay else ("num_minibatches", "unroll_length")
-    hyper = dict(zip(("batch_size", *names), (sizes.batch, sizes.minibatches, sizes.unroll), strict=True))
-    return with_settings(with_settings(run, hyperparams=hyper), env={"n_envs": sizes.envs})
-
-
-def other_sizes(sizes: Sizes) -> Sizes:
-    """Return the base of the same kind; its batch is a multiple of the same power of two."""
-    if sizes.replay:
-        return Sizes(192, 384, 150_000, min(sizes.unroll, 12), replay=True)
-    even = evenness(sizes.batch)
-    bases = (
-        [
-            Sizes(*(size * (256 - even) // 256 for size in (each.envs, each.batch)), each.minibatches, each.unroll)
-            for each in BASES
-        ]
-        if even < 64
-        else BASES
-    )
-    return next(each for each in bases if card_kind_of(each) == card_kind_of(sizes))
-
-
 def planned(name: str, card_name: str, sizes: Sizes) -> int:
     """Return what XLA plans for the very run and card; once, since it takes a minute."""
     kept: dict[str, int] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
@@ -163,17 +136,15 @@ def predicted(name: str, card_name: str, sizes: Sizes) -> tuple[float, float]:
     """Return the temporaries, and how far off the bill allows them to be."""
     card, run = find_gpu(card_name), with_sizes(base_run(name), sizes)
     known = known_for(run, card.as_gpu()) if ":" in name else None
-    plan: CardPlan | None = None if known is None else known.plan
-    calibration = find_calibration(
-        base_run(name) if ":" in name else read("robot:default")
-    )  # of others only its programs are looked at: replaced
-    assert isinstance(calibration, Calibration)
-    if plan is None or not plan.knows(sizes):
+    if known is None:
         place = KEPT.parent.absolute() / f"xla-{name.replace(':', '-').replace(' ', '-')}.json"
-        plan = ask_for_card(with_sizes(run, other_sizes(sizes)), card, place=place, progress=tell)
-    calibration = plan.in_place_of(calibration)
-    said = sum(calibration.temporaries(sizes).values())
-    return said, max(CARD_ERROR, calibration.deviation()) * said + CARD_ERROR_NBYTES
+        plan = ask_for_plan(base_run(name), card, place=place, progress=tell)
+    else:
+        plan = known.plan
+    assert plan.step is not None
+    said = plan.step.nbytes(sizes)
+    share = max(CARD_ERROR, plan.deviation, 0.0 if is_even(sizes) else UNEVEN_ERROR)
+    return said, share * said + GAP_NBYTES
 
 
 ALONE = {

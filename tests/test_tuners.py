@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import legroom
-from legroom.errors import BadInput
+from legroom.errors import BadInput, LegroomError
 from legroom.model.verdict import Budget
 from legroom.units import GIB
 
@@ -23,22 +23,52 @@ class Vectors(gymnasium.Env):
 
 def test_a_replay_buffer_of_6_GB_does_not_fit_4_GiB_and_one_of_600_MB_does():
     dqn = stable_baselines3.DQN
-    assert legroom.fits(dqn, "MlpPolicy", Vectors(), budget="4GiB", device="cpu", buffer_size=100_000) is False
+    assert legroom.fits(dqn, "MlpPolicy", Vectors(), ram="4GiB", device="cpu", buffer_size=100_000) is False
     assert legroom.fits(dqn, "MlpPolicy", Vectors(), budget=Budget(4 * GIB), device="cpu", buffer_size=10_000) is True
 
 
 def test_a_second_question_takes_milliseconds():
     ppo, env = stable_baselines3.PPO, Vectors()
-    legroom.fits(ppo, "MlpPolicy", env, budget="4GiB", device="cpu", n_steps=512)  # imports
+    legroom.fits(ppo, "MlpPolicy", env, ram="4GiB", device="cpu", n_steps=512)  # imports
     began = time.process_time()
     for steps in range(1024, 1024 + 20 * 64, 64):
-        legroom.fits(ppo, "MlpPolicy", env, budget="4GiB", device="cpu", n_steps=steps)
+        legroom.fits(ppo, "MlpPolicy", env, ram="4GiB", device="cpu", n_steps=steps)
     assert (time.process_time() - began) / 20 < 0.1  # 10 ms on an idle machine
+
+
+def test_every_python_function_has_the_same_words_for_a_budget():
+    dqn, env = stable_baselines3.DQN, Vectors()
+    assert legroom.fits(dqn, "MlpPolicy", env, budget="4GiB", device="cpu", buffer_size=10_000) is True  # as in 0.2
+    assert legroom.fits(dqn, "MlpPolicy", env, ram="4GiB", gpu="RTX 3060", buffer_size=10_000) is True
+    assert legroom.fits(dqn, "MlpPolicy", env, ram="4GiB", vram="100MiB", buffer_size=10_000) is False
+    with pytest.raises(BadInput, match="ram= and budget= are both given"):
+        legroom.fits(dqn, "MlpPolicy", env, ram="4GiB", budget="4GiB")
+    with pytest.raises(BadInput, match="use vram= for another size"):
+        legroom.rehearse(gpu="RTX 3060 13GB")
+
+
+def test_an_error_names_arguments_and_no_options(tmp_path):
+    (tmp_path / "run.yaml").write_text("algo: PPO\nenv: {id: 'mine_env:Mine'}\n")
+    with pytest.raises(LegroomError, match="imported only with trust=True"):
+        legroom.predict(str(tmp_path / "run.yaml"))
+    with pytest.raises(BadInput) as refused:
+        legroom.fits(str(tmp_path / "run.yaml"), ram="4GiB")
+    assert 'overrides=[("env.spaces", "{observation:' in str(refused.value) and 'mode="trace"' in str(refused.value)
+    assert "--" not in str(refused.value)
+
+
+def test_lean_takes_a_name_and_says_what_it_does_not_know():
+    model = legroom.lean("PPO", "MlpPolicy", Vectors(), n_steps=8, batch_size=8)
+    assert type(model.rollout_buffer).__name__ == "LeanRolloutBuffer"
+    with pytest.raises(BadInput, match="did you mean 'PPO'"):
+        legroom.lean("PP0", "MlpPolicy", Vectors())
+    with pytest.raises(BadInput, match="lean makes a model"):
+        legroom.lean(model)
 
 
 def test_an_environment_by_its_id_alone_is_refused_in_one_line():
     with pytest.raises(BadInput, match="spaces of env 'Nowhere-v0' are not known"):
-        legroom.fits(stable_baselines3.PPO, "MlpPolicy", "Nowhere-v0", budget="4GiB")
+        legroom.fits(stable_baselines3.PPO, "MlpPolicy", "Nowhere-v0", ram="4GiB")
 
 
 def test_optuna_prunes_what_does_not_fit_and_says_what_it_needs():

@@ -36,7 +36,7 @@ def _page(key: str, same: list[Knob]) -> str:
     for knob in same:
         price = PRICES[knob.unprobed_price]
         if knob.asks_probe:
-            price += " Free where a probe of the environment has measured that it takes no longer."
+            price += " Free where a probe of the environment finds large observations that are mostly alike."
         parts += [
             f"**{knob.say[0].upper()}{knob.say[1:]}.**\n",
             table(["price", "results"], [(price, EXACT[knob.exact])]),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from legroom.api import fits as fits
     from legroom.api import predict as predict
     from legroom.api import predict_model as predict_model
+    from legroom.api import read as read
     from legroom.backends.exports import DoubleDQN as DoubleDQN
     from legroom.backends.exports import LeanDictReplayBuffer as LeanDictReplayBuffer
     from legroom.backends.exports import LeanDictRolloutBuffer as LeanDictRolloutBuffer
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from legroom.device.survive import survive as survive
     from legroom.machine import probe as probe
     from legroom.profiling.profile_env import profile as profile
-    from legroom.reading import read as read
     from legroom.sharing.shared import share as share
     from legroom.storing.array import LeanArray as LeanArray
 
@@ -63,7 +63,7 @@ EXPORTS = BACKENDS_EXPORTS | {
     "predict_model": "legroom.api",
     "probe": "legroom.machine",
     "profile": "legroom.profiling.profile_env",
-    "read": "legroom.reading",
+    "read": "legroom.api",
     "share": "legroom.sharing.shared",
     "survive": "legroom.device.survive",
 }

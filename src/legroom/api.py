@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from legroom.backends.base import backends
-from legroom.errors import BadInput
+from legroom.errors import BadInput, in_python
+from legroom.machine import probe
+from legroom.machine.gpu_table import find_gpu
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
 from legroom.model.run import Run
@@ -15,10 +18,13 @@ from legroom.model.verdict import Budget
 from legroom.model.verdict import fits as footprint_fits
 from legroom.predicting.predict import DeviceName, Mode
 from legroom.predicting.predict import predict as predict_run
-from legroom.reading import read
+from legroom.reading import read as read_run
 from legroom.units import parse_size
 
+read = in_python()(read_run)
 
+
+@in_python()
 def predict(
     what: Any,
     policy: Any = None,
@@ -63,7 +69,7 @@ def predict(
     if isinstance(what, Run | str | os.PathLike):
         if called:
             raise TypeError("predict(run) takes no constructor arguments; change the run instead")
-        run = what if isinstance(what, Run) else read(os.fspath(what))
+        run = what if isinstance(what, Run) else read_run(os.fspath(what))
     elif not isinstance(what, type) and not called and hasattr(what, "device"):
         run, trust = _first(backend.run_of_model(what) for backend in backends()), True
         device = str(what.device) if device is None else device
@@ -72,41 +78,64 @@ def predict(
     return predict_run(run, machine, mode=mode, device=_device(device), trust=trust)
 
 
+@in_python()
 def fits(
     what: Any,
     policy: Any = None,
     env: Any = None,
     *,
-    budget: Budget | str | int,
+    ram: str | int | None = None,
     vram: str | int | None = None,
+    gpu: str | None = None,
+    budget: Budget | str | int | None = None,
     machine: Machine | None = None,
     device: DeviceName | str | None = None,
     **arguments: Any,
 ) -> bool | None:
     """Return whether a run, or a constructor's call, fits; by arithmetic, in milliseconds, so that a tuner can ask.
 
-    `fits(PPO, "CnnPolicy", env, budget="4GiB", n_steps=2048)`; None where it depends on what was not seen.
+    `fits(PPO, "CnnPolicy", env, ram="4GiB", n_steps=2048)`; None where it depends on what was not seen.
 
     >>> import legroom
-    >>> legroom.fits("mine:small", budget="16GiB", device="cpu")
+    >>> legroom.fits("mine:small", ram="16GiB", device="cpu")
     True
-    >>> legroom.fits("mine:full", budget="16GiB", device="cpu")
+    >>> legroom.fits("mine:full", ram="16GiB", device="cpu")
     False
 
     Args:
         env: an environment or VecEnv, which tells its spaces; an id alone does so only where it was measured before.
-        budget: host memory (`"4GiB"`, bytes), or a Budget; `vram` the same for the GPU.
+        ram: host memory (`"4GiB"`, bytes); default: what is free.
+        vram, gpu: the GPU's memory, or its name; with either the run is asked about on a GPU unless `device` says.
+        budget: a Budget in place of these, or what `ram` is (its name in 0.2).
 
     Raises:
         BadInput: an argument cannot be understood, or the spaces are not known.
     """
-    if not isinstance(budget, Budget):
-        card = None if vram is None else parse_size(vram, what="vram")
-        budget = Budget(parse_size(budget, what="budget"), card)
+    machine = machine or probe()
+    if gpu is not None:
+        machine = replace(machine, gpus=(find_gpu(gpu).as_gpu(),))
+    if isinstance(budget, Budget):
+        if not ram is vram is gpu is None:
+            raise BadInput("budget= is a Budget, which says all of ram=, vram= and gpu=", hint="give one of them")
+    else:
+        if None not in (ram, budget):
+            raise BadInput("ram= and budget= are both given", hint="they mean the same: ram=")
+        budget = asked_budget(machine, ram=budget if ram is None else ram, vram=vram, named=gpu is not None)
+        device = device or ("cuda" if vram is not None or gpu is not None else None)
     footprint = predict(what, policy, env, machine=machine, mode="arithmetic", device=device, **arguments)
     return footprint_fits(footprint, budget)
 
 
+def asked_budget(
+    machine: Machine, *, ram: str | int | None, vram: str | int | None, named: bool, share: int = 1
+) -> Budget:
+    """Return the budget that arguments give: what is free of host memory and of a named GPU where they give none."""
+    limit = machine.available if ram is None else parse_size(ram, what="ram")
+    card = parse_size(vram, what="vram") if vram is not None else machine.gpus[0].free if named else None
+    return Budget(limit // share, None if card is None else card // share)
+
+
+@in_python()
 def predict_model(model: Any, *, machine: Machine | None = None, mode: Mode = "auto") -> Footprint:
     """Return what training a live SB3 model will need; its networks and buffers are only read.
 

@@ -5,7 +5,9 @@ Only `cli.main` turns them into text and an exit code. Programmatic users catch 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 EXIT_GOOD = 0
 EXIT_FINDINGS = 1  # findings, does not fit, leak, unknown where a verdict was asked
@@ -15,10 +17,31 @@ EXIT_TRAINING_FAILED = 4
 EXIT_INTERRUPTED = 130
 
 
+# options of the command line, and what stands for them in Python
+_IN_PYTHON = (
+    (re.compile(r"--(trust)\b"), r"\1=True"),
+    (re.compile(r"--(mode|device) (trace|arithmetic|cpu|cuda)\b"), r'\1="\2"'),
+    (re.compile(r"--like ([\w:.-]+)"), r'legroom.read(..., like="\1")'),
+    (re.compile(r"--set ([\w.]+)=(?:'([^']*)'|([^\s,;)]+))"), r'legroom.read(..., overrides=[("\1", "\2\3")])'),
+    (re.compile(r"--(ram|vram|gpu)\b"), r"\1="),
+)
+
+
 class LegroomError(Exception):
     """Base of everything legroom raises on purpose."""
 
     exit_code = EXIT_FINDINGS
+
+
+@contextmanager
+def in_python() -> Iterator[None]:
+    """Have errors name arguments of Python functions where they recommend options; also as a decorator."""
+    try:
+        yield
+    except LegroomError as error:
+        for option, argument in _IN_PYTHON:
+            error.args = tuple(option.sub(argument, text) for text in error.args)
+        raise
 
 
 class BadInput(LegroomError):

@@ -12,17 +12,18 @@ It is asked by arithmetic, in milliseconds. Where it is unknown (networks of one
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from legroom.api import predict
+from legroom.api import asked_budget, predict
 from legroom.backends.base import backend_of
 from legroom.extras import needs
 from legroom.machine import probe
 from legroom.model.footprint import Footprint
 from legroom.model.run import Run
-from legroom.model.verdict import Budget, fits
+from legroom.model.verdict import fits
 from legroom.predicting.predict import add_up, gather
-from legroom.units import format_size, parse_size
+from legroom.units import format_size
 
 with needs("optuna", what="pruning trials"):
     from optuna import TrialPruned
@@ -35,17 +36,19 @@ class PruneUnfit:
     """Prunes trials that do not fit.
 
     Args:
-        budget: host memory for all trials that run at once (`"4GiB"`, bytes); `vram` the same for the GPU.
+        ram: host memory for all trials that run at once (`"4GiB"`, bytes); `vram` the same for the GPU.
         n_jobs: trials at once, as given to `study.optimize`; the budget is divided among them.
         reserve: share of the budget to keep free.
+        budget: what `ram` is, by its name in 0.2.
     """
 
     def __init__(
-        self, budget: str | int, *, vram: str | int | None = None, n_jobs: int = 1, reserve: float = 0.0
-    ) -> None:
-        card = None if vram is None else parse_size(vram, what="vram") // n_jobs
-        self.budget = Budget(parse_size(budget, what="budget") // n_jobs, card, reserve)
+        self, ram: str | int | None = None, *, vram: str | int | None = None, n_jobs: int = 1, reserve: float = 0.0,
+        budget: str | int | None = None,
+    ) -> None:  # fmt: skip
         self._machine = probe()
+        given = asked_budget(self._machine, ram=budget if ram is None else ram, vram=vram, named=False, share=n_jobs)
+        self.budget = replace(given, reserve=reserve)
 
     def __call__(self, trial: BaseTrial, what: Any, policy: Any = None, env: Any = None, **values: Any) -> Any:
         """Return what to train with: the values as they are; a Run with free savings where it needs them.

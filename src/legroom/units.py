@@ -62,6 +62,10 @@ def parse_size(text: str | int, *, what: str = "size") -> int:
     return nbytes
 
 
+def plural(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def format_span(seconds: float) -> str:
     """Return a length of time with one unit that suits it."""
     for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):

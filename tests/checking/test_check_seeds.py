@@ -59,7 +59,7 @@ def test_the_batch_that_was_called_critical_is_fine(gameboy):
 def test_the_replay_buffer_of_ppo_is_no_memory_and_no_buffer(gameboy):
     found = by_name(gameboy)["no-effect"]
     assert (found.line, found.severity) == (10, "warning")
-    assert "neither costs memory" in found.message
+    assert "costs neither memory" in found.message
     assert found.fix is not None and found.fix["text"] == "False"
 
 

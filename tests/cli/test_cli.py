@@ -287,10 +287,8 @@ def test_a_probe_tells_what_lean_storage_would_do(probed: dict[str, dict]) -> No
         lean = run["with_lean_storage"]
         # a picture that never changes: nothing is left of 2048 x 2 screens and of the copy at flatten
         assert lean["host"]["peak"] < run["host"]["peak"] - 300_000_000
-        assert lean["price"] == ("free" if lean["slowdown"] <= 1 else "slower")
-        assert run["with_free_savings"]["lean_storage"] is (lean["price"] == "free")
-        if lean["price"] == "free":
-            assert run["with_free_savings"]["host"] == lean["host"]
+        assert lean["price"] == "free"  # however busy the machine
+        assert run["with_free_savings"] == {"host": lean["host"], "lean_storage": True}
 
 
 def test_a_lean_run_is_predicted_as_measured(probed: dict[str, dict]) -> None:
@@ -353,3 +351,10 @@ def test_with_json_an_error_is_json_too(arguments, code, message, hint, where, t
 def test_json_behind_the_two_dashes_is_the_programs_own() -> None:
     done = legroom("predict", "--", "no-such-command", "--json")
     assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_whole_numbers_may_be_written_with_an_exponent() -> None:
+    for written in (["--port", "7e4"], ["--port=7.0E4"], ["--port", "70000"]):
+        assert "--port 70000 is out of range" in legroom("ui", *written).stderr
+    refused = legroom("train", "mine:small", "--timesteps", "1e6x")
+    assert refused.returncode == 2 and "'1e6x' is not a valid integer." in refused.stderr

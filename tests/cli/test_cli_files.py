@@ -53,7 +53,7 @@ def test_a_log_with_an_out_of_memory_error_points_to_explain(tmp_path: Path) -> 
 def test_what_was_filled_in_is_told_by_fit_and_in_documents(tmp_path: Path) -> None:
     (tmp_path / "constants.py").write_text("NUM_ENVS = 2\nEP_LENGTH = 256\nBATCH_SIZE = 64\n")
     given = ("constants.py", "--like", "gameboy:default", "--mode", "arithmetic", "--ram", "16GiB")
-    says = "taken from gameboy:default, as constants.py does not say it: the environment ("
+    says = "taken from gameboy:default because constants.py does not set it: the environment ("
     fitted = legroom("fit", *given, cwd=tmp_path)
     assert fitted.returncode == 0 and says in fitted.stderr
     for command in ("fit", "predict"):

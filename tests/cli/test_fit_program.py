@@ -97,6 +97,16 @@ def test_control_c_ends_the_rehearsal_too_and_says_so(tmp_path: Path) -> None:
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
+def test_host_memory_alone_is_a_question(tmp_path: Path) -> None:
+    done = fit(tmp_path, "--ram", "2GiB", "--json", "--", sys.executable, "program.py", "600", "1")
+    found = json.loads(done.stdout)
+    assert done.returncode == 0 and found["fits"] is True, done.stderr
+    assert found["runs"][0]["program"]["budget"]["host_only"] and len(found["tried"]) == 1
+    done = fit(tmp_path, "--ram", "2GiB", "--", sys.executable, "program.py", "600", "1")
+    first = " ".join(done.stdout.partition("\n\n")[0].split())
+    assert first.startswith("Fits as it is: GPU up to") and "(compared with none; --gpu or --vram names one)" in first
+
+
 def test_nothing_fits(tmp_path: Path) -> None:
     done = fit(tmp_path, "--vram", "600MiB", "--param", "n=200..900", "--", sys.executable, "program.py", "{n}", "1")
     assert done.returncode == 1

@@ -237,7 +237,10 @@ def test_an_array_that_numpy_refuses_does_not_fit_however_little_of_it_is_writte
         (said,) = json.loads(legroom("predict", run, *given, "--mode", "arithmetic", "--json").stdout)["runs"]
         assert said["fits"] is False
         assert said["host"]["band"][1] < 2**30
-        assert "NumPy refuses replay.observations" in legroom("predict", run, *given, "--mode", "arithmetic").stdout
+        assert (
+            "NumPy cannot allocate replay.observations"
+            in legroom("predict", run, *given, "--mode", "arithmetic").stdout
+        )
         assert "LR014" in {
             each["code"] for each in json.loads(legroom("check", run, *given, "--json").stdout)["findings"]
         }

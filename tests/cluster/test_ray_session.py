@@ -16,7 +16,7 @@ pytest.importorskip("ray")
 
 from legroom.cluster import watchdog
 from legroom.cluster.reaching import parse_address, refuse_unreachable
-from legroom.cluster.session import RayTimedOut, cluster_of, ray_session, version_mismatch
+from legroom.cluster.session import RayTimedOut, ray_nodes, ray_session, version_mismatch
 from legroom.errors import BadInput, LegroomError
 
 GIB = 1 << 30
@@ -41,9 +41,10 @@ def test_a_local_session_declares_what_it_was_told_and_leaves_nothing() -> None:
     with ray_session("local", num_cpus=3, memory_nbytes=5 * GIB, object_store_nbytes=80 << 20) as session:
         assert session.folder is not None
         assert session.address.startswith("127.0.0.1:")
-        (node,) = cluster_of(session)
-        assert (node.is_alive, node.cpus, node.memory_nbytes) == (True, 3.0, 5 * GIB)
-        assert node.object_store_nbytes == 80 << 20
+        (node,) = ray_nodes()
+        has = node["Resources"]
+        assert (node["Alive"], has["CPU"], has["memory"]) == (True, 3.0, 5 * GIB)
+        assert has["object_store_memory"] == 80 << 20
         started = watchdog.members(str(session.folder), {os.getpid()})
         assert len(started) >= 3  # the control service, the raylet, an agent
         assert _others_can_reach(started) == []

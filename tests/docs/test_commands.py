@@ -7,8 +7,11 @@ be read. Python is compiled, and run where its page says so.
 
 from __future__ import annotations
 
+import ast
 import difflib
 import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ from legroom.cli.main import COMMANDS, WITH_PROGRAM, with_values
 from legroom.cli.overrides import rewrite_overrides, split_settings
 from legroom.errors import BadInput
 from legroom.reading import read_all
-from legroom.reading.workload_options import split_overrides
+from legroom.reading.workload_options import declared_options, split_overrides
 
 SLOW = os.environ.get("LEGROOM_SLOW_DOCS") == "1"
 PAGES = pages()
@@ -133,3 +136,32 @@ def test_masks_keep_words_and_hide_figures_that_vary() -> None:
     assert " ".join(masked(line)) == "rollout.observations SIZE collect on 8,192 steps x 2 envs x SIZE"
     line = "17×49×71×58 float32, 581.3× less, 12 min, 9 smaller items"
     assert " ".join(masked(line)) == "17×49×71×58 float32, TIMES less, TIME, SOME smaller items"
+
+
+PRINTED = re.compile(r"\blegroom (" + "|".join(COMMANDS) + r")\b((?: (?!-- )[^\s;:,]+)*)")
+
+
+def messages() -> Iterator[tuple[str, str]]:
+    """Where each string of the source is, and its text with X where a value goes."""
+    for file in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                parts = (part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
+                yield f"{file.relative_to(ROOT)}:{node.lineno}", "".join(map(str, parts))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield f"{file.relative_to(ROOT)}:{node.lineno}", node.value
+
+
+def test_options_of_commands_in_messages_exist() -> None:
+    """A hint that names an option of another command sends people to an error."""
+    seen, wrong, of_workloads = 0, [], {option.name for _, option in declared_options()}
+    for where, text in messages():
+        for name, words in PRINTED.findall(text):
+            parsers = [each[name] for each in (PARSERS, PROGRAM_PARSERS) if name in each]
+            known = {option for parser in parsers for parameter in parser.params for option in parameter.opts}
+            for word in words.split():
+                option = word.strip("'\"`.)").partition("=")[0]
+                if option.startswith("--") and option not in ("--", "--help", "--help-all"):
+                    seen += 1
+                    wrong += [] if option in known | of_workloads else [f"{where}: legroom {name} {option}"]
+    assert wrong == [] and seen > 60, (wrong, seen)

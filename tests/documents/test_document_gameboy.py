@@ -224,7 +224,7 @@ def test_check_says_the_same(says, what, checked):
         ("Total iterations: 10,000,000 / 16,384 ≈ 610 iterations", "SB3 runs 611 iterations, 10,010,624 steps"),
         ("SAVE_FREQ: Saves every ~5 iterations", "163,840 environment steps = every 10 iterations, not 5"),
         ("SAVE_REPLAY_BUFFER = True keeps buffer in memory longer", "save_replay_buffer has no effect with PPO"),
-        ("Adds ~4.4 GB memory overhead: set to False", "it neither costs memory nor time"),
+        ("Adds ~4.4 GB memory overhead: set to False", "it costs neither memory nor time"),
         ("Current usage: 35% RAM utilization", "32% of 29.8 GiB of RAM (given)"),
     ],
 )

@@ -80,16 +80,10 @@ def test_parts_of_a_dict_are_measured_each_for_itself():
     assert look("Mixed", algo="SAC").probe.columns.keys() == {"image", "vector"}
 
 
-def test_times_are_of_both_ways_to_store():
-    times = look("Sprite", n_envs=2).probe.times
-    assert min(times.add, times.read, times.plain_add, times.plain_read, times.plain_flatten) > 0
-    assert look("Sprite", algo="DQN").probe.times.plain_flatten == 0  # a replay buffer is never flattened
-
-
 def test_allowed_actions_only():
     found = look("Picky", algo="MaskablePPO")
     assert not found.not_probed
-    assert found.probe.times.add > 0
+    assert found.probe.steps > 0
 
 
 def test_the_same_probe_finds_the_same_bytes():

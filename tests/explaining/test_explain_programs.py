@@ -58,8 +58,23 @@ def this_process(size: str) -> str:
 def test_what_is_outside_pytorch_is_the_process_less_what_pytorch_has() -> None:
     found = cuda("40.00 GiB", this_process("38.50 GiB"), "5.00 GiB", "512.00 MiB", free="1.00 GiB")
     assert found.outside == 33 * GIB
-    assert found.others is None  # 40 - 1 - 38.5 is the driver's own
+    assert found.others == 0  # 40 - 1 - 38.5 is the driver's own
     assert found.command == "legroom predict --vram 7GiB -- YOUR COMMAND"
+
+
+@pytest.mark.parametrize(
+    ("process", "ours", "named"),
+    [("12.00 MiB", "39.70 GiB", False), ("900.00 MiB", "38.80 GiB", True), ("8.00 GiB", "31.70 GiB", True)],
+)
+def test_other_processes_are_named_where_ending_them_helps(process: str, ours: str, named: bool) -> None:
+    listed = f"Process 9 has {process} memory in use. {this_process(ours)}"
+    found = cuda("40.00 GiB", listed, "5.00 GiB", free="200.00 MiB")
+    assert any(one.knob == "other processes" for one in found.advice) is named
+
+
+def test_where_this_process_has_the_gpu_others_are_no_advice() -> None:
+    found = cuda("31.36 GiB", this_process("30.92 GiB"), "1.91 GiB", "301.06 MiB", free="211.00 MiB")
+    assert all(one.knob != "other processes" for one in found.advice)
 
 
 def test_what_nobody_is_said_to_hold_is_not_given_to_anybody() -> None:
@@ -93,11 +108,23 @@ def test_a_buffer_s_size_is_not_taken_from_another_buffer_s_message() -> None:
     assert found.advice[0].knob == "gpu_max_rigid_patch_count=170000"
 
 
-@pytest.mark.parametrize("log", ["{line}", "(main) ada@box:~$ {line} --num_envs=64\nstarting"])
-def test_a_command_line_in_the_log_is_the_program_of_the_suggestion(log: str) -> None:
-    found = explain(f"{log.format(line='python ppo_rgb.py')}\n{text_of('cuda_message_only.txt')}")
-    page = draw(explanation_text(found), width=100, colour=False)
-    assert "legroom predict --vram 15.77GiB -- python ppo_rgb.py\n" in page
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("python ppo_rgb.py", "python ppo_rgb.py"),
+        ("(main) ada@box:~$ python ppo_rgb.py --num_envs=64", "python ppo_rgb.py --num_envs=64"),
+        ("$ CUDA_VISIBLE_DEVICES=0 python3 -u run/ppo.py cfg.yaml --name 'a b' 2>&1 | tee log  # third try",
+         "python run/ppo.py cfg.yaml --name 'a b'"),
+        ("wandb: Agent: Running: /usr/bin/env python ppo.py \\\n  --lr 1 \\\n  -n 2 &", "python ppo.py --lr 1 -n 2"),
+        ("PS C:\\rl> python -m rl.train task=Ant num_envs=4096", "python -m rl.train task=Ant num_envs=4096"),
+        ("$ torchrun --nproc_per_node 2 train.py --x 1", "torchrun --nproc_per_node 2 train.py --x 1"),
+        ("then python train.py fails like this", "python train.py"),
+    ],
+)  # fmt: skip
+def test_a_command_line_in_the_log_is_the_program_of_the_suggestion(line: str, command: str) -> None:
+    found = explain(f"{line}\nstarting\n{text_of('cuda_message_only.txt')}")
+    page = draw(explanation_text(found), width=150, colour=False)
+    assert f"legroom predict --vram 15.77GiB -- {command}\n" in page
     assert "YOUR COMMAND" not in page
     assert shlex.split(found.command).count("--") == 1
 

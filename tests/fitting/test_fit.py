@@ -26,7 +26,7 @@ from legroom.predicting.predict import predict
 from legroom.reading import read, run_from_dict
 from legroom.rendering.plan_text import plan_data
 from legroom.rendering.run_file import plan_file, run_file
-from legroom.units import GIB, MIB
+from legroom.units import GIB, MIB, format_size
 
 MACHINE = Machine(ram=64 * GIB, limit=None, available=64 * GIB, swap=0, shm=32 * GIB, cores=8)
 PAIRS = 200
@@ -114,11 +114,15 @@ def test_a_run_that_fits_stays_as_it_is() -> None:
     assert (plan.turns, plan.run, plan.fits) == ((), run, True)
 
 
-def test_lean_storage_gets_the_share_that_was_counted_as_its_limit() -> None:
-    plan, _ = planned(read("fire:low"), Budget(12 * GIB))
-    stored = [item for item in plan.after.items if item.name == "replay.observations"]
-    assert plan.run.memory.replay == "lean"
-    assert plan.run.memory.max_bytes == sum(item.nbytes + item.error for item in stored)
+def test_the_limit_of_lean_storage_is_what_was_counted_and_what_the_budget_leaves() -> None:
+    """Another budget is another limit, so that a probe that was wrong spills no sooner than it has to; it is said."""
+    for budget in (12 * GIB, 14 * GIB):
+        plan, _ = planned(read("fire:low"), Budget(budget))
+        stored = [item for item in plan.after.items if item.name == "replay.observations"]
+        left = (budget - plan.after.host.high) >> 20 << 20
+        assert plan.run.memory.replay == "lean" and left > 0
+        assert plan.run.memory.max_bytes == sum(item.nbytes + item.error for item in stored) + left
+        assert f"lean storage beyond {format_size(plan.run.memory.max_bytes)} would go to disk" in plan.notes
 
 
 def test_a_fitted_limit_leaves_no_room_for_a_decoded_copy() -> None:

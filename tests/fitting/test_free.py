@@ -6,7 +6,7 @@ import pytest
 
 from legroom.backends.base import backend_of
 from legroom.backends.sb3.base_figures import BaseFigures
-from legroom.model.evidence import Evidence, LeanProbe, LeanTimes
+from legroom.model.evidence import Evidence, Growth, LeanProbe
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
 from legroom.model.run import Run
@@ -16,9 +16,15 @@ UNPROBED = Evidence(
 )
 
 
-def probed(lean, plain):
-    times = LeanTimes(add=lean, read=lean, plain_add=plain, plain_read=plain)
-    return replace(UNPROBED, lean=LeanProbe("rollout", {}, steps=1, episodes=0, times=times))
+def probed(nbytes, step, reset=0):
+    """Return what is known after a probe: bytes of an observation, and what a step and an episode of 100 add."""
+    growth = Growth(nbytes, 1, first=0, another=0, another_error=0, current=0, step=step, step_error=0, reset=reset,
+                    reset_error=0)  # fmt: skip
+    lean = LeanProbe("rollout", {"": growth}, steps=400, episodes=4, episode_mean=100, time_limit=100)
+    return replace(UNPROBED, lean=lean)
+
+
+ALIKE = probed(16384, 8192)
 
 
 def make(algo="PPO", backend="sb3", **memory):
@@ -46,9 +52,16 @@ def with_lean_storage(run):
 
 @pytest.mark.parametrize(
     ("evidence", "price"),
-    [(UNPROBED, "slower"), (probed(1, 2), "free"), (probed(1.99, 2), "free"), (probed(2.01, 2), "slower")],
+    [
+        (UNPROBED, "slower"),
+        (ALIKE, "free"),
+        (probed(16384, 8193), "slower"),  # more than half of it is new at every step
+        (probed(16383, 0), "slower"),  # so small that calls cost more than bytes
+        (probed(16384, 8000, reset=20000), "slower"),  # 200 more per step
+        (replace(UNPROBED, lean=LeanProbe("rollout", {}, steps=0, episodes=0)), "slower"),
+    ],
 )
-def test_lean_storage_is_free_only_where_it_was_measured_no_slower(evidence, price):
+def test_lean_storage_is_free_only_where_a_probe_found_large_observations_alike(evidence, price):
     assert lean_price(make(), evidence) == price
     free = with_free_savings(make(), evidence)
     assert free.memory.rollout == ("lean" if price == "free" else None)
@@ -56,15 +69,15 @@ def test_lean_storage_is_free_only_where_it_was_measured_no_slower(evidence, pri
 
 
 def test_what_the_run_says_itself_stays():
-    assert lean_price(make(rollout="plain"), probed(1, 2)) is None
-    assert with_free_savings(make(rollout="plain"), probed(1, 2)).memory.rollout == "plain"
+    assert lean_price(make(rollout="plain"), ALIKE) is None
+    assert with_free_savings(make(rollout="plain"), ALIKE).memory.rollout == "plain"
     assert lean_price(make(rollout="lean"), UNPROBED) is None
     assert with_free_savings(make(rollout="lean"), UNPROBED).memory.rollout == "lean"
     assert lean_price(make("DQN", rollout="plain"), UNPROBED) == "slower"  # a DQN has no rollout
 
 
 def test_where_it_cannot_be_it_has_no_price():
-    assert lean_price(make("RecurrentPPO"), probed(1, 2)) is None
+    assert lean_price(make("RecurrentPPO"), ALIKE) is None
     assert lean_price(make("PPO", backend="brax"), UNPROBED) is None
     assert with_free_savings(make("PPO", backend="brax"), UNPROBED) == make("PPO", backend="brax")
 

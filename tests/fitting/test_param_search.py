@@ -154,6 +154,18 @@ def test_an_open_verdict_ends_the_search_with_its_reason() -> None:
     assert found.why == "unknown whether n=8 fits: stopped before it repeated"
 
 
+def test_the_gap_below_an_open_verdict_is_searched_and_named() -> None:
+    """A larger value may take too long to be seen to the end; the largest below it that is known is the answer."""
+
+    def attempt(value: Number) -> Trial:
+        return trial({"n": value}, int(value * MIB), 480 * MIB, unknown="stopped early" if 400 <= value <= 480 else "")
+
+    found = find_largest(Param("n", range(64, 4097)), attempt)
+    assert found.best is not None and found.best.params == {"n": 399}
+    assert found.why == "unknown whether n=400 fits: stopped early"
+    assert found.next is None or (found.next.fits is False and found.next.params["n"] > 480)
+
+
 def test_a_program_that_refuses_everything_is_quoted() -> None:
     found = find_largest(Param("n", range(8, 100)), grows(MIB, 0, 100 * MIB, accepts=lambda value: False))
     assert found.best is None and "refuses n=8: ValueError: not divisible" in found.why

@@ -629,6 +629,34 @@ def test_storages_that_are_resized_are_billed_and_freed(tmp_path: Path, capfd: p
     assert [oom["line"] for oom in said(found, "oom")] == [17]
 
 
+def test_storages_that_are_made_on_the_gpu_or_moved_there_are_billed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They ended the program before: storages are made behind the dispatcher's back."""
+    found = run(
+        tmp_path,
+        """
+        import torch, warnings; warnings.simplefilter("ignore")
+        M = 1 << 20
+        def told(kept): print(torch.cuda.memory_allocated() // M, kept.device)
+        told(torch.UntypedStorage(64 * M, device="cuda"))
+        told(torch.UntypedStorage(66 * M).cuda())
+        told(torch.UntypedStorage(68 * M).to(device="cuda:0"))
+        told(torch.TypedStorage(70 * M // 4, dtype=torch.float32, device="cuda"))
+        told(torch.cuda.FloatStorage(72 * M // 4))
+        bytes = torch.UntypedStorage(0, device="cuda"); bytes.resize_(74 * M); told(bytes)
+        bytes.fill_(0); told(torch.empty(0, device="cuda").set_(torch.UntypedStorage(76 * M, device="cuda")))
+        told(torch.UntypedStorage([1, 2, 3])); told(torch.UntypedStorage(8, device="cpu"))
+        torch.UntypedStorage(2000 * M, device="cuda")
+        """,
+        capfd,
+        limit=1000 * MIB,
+    )
+    told = [(int(line.split()[0]), line.split()[1]) for line in found["printed"][:9]]
+    assert told == [*((n, "cuda:0") for n in (64, 66, 68, 70, 72, 74, 150)), (74, "cpu"), (74, "cpu")]
+    assert [oom["line"] for oom in said(found, "oom")] == [13]
+
+
 def test_results_given_as_out_grow_and_are_billed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """An empty tensor that an operator writes into becomes as large as the result: 6 GiB of a matrix were unseen."""
     found = run(

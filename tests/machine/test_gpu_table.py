@@ -52,13 +52,13 @@ def test_product_names_find_their_card(text, name):
 def test_a_name_with_two_sizes_is_the_smaller_unless_stated(text, smaller_gb, larger_gb):
     assert find_gpu(text).nominal_gb == smaller_gb
     assert find_gpu(f"{text} {larger_gb}GB").nominal_gb == larger_gb
-    line = f"--gpu '{text}' is taken for the one with {smaller_gb} GB; there is also '{text} {larger_gb}GB'"
+    line = f"--gpu '{text}' means the one with {smaller_gb} GB; there is also '{text} {larger_gb}GB'"
     assert (ambiguity(text), ambiguity(f"{text} {larger_gb}GB"), ambiguity("RTX 4070")) == (line, None, None)
 
 
 def test_of_a_gpu_that_nearly_everybody_has_with_more_memory_that_one_is_meant():
     assert [find_gpu(text).nominal_gb for text in ("RTX 3060", "RTX 3060 8GB", "GTX 1060")] == [12, 8, 6]
-    assert ambiguity("3060") == "--gpu '3060' is taken for the one with 12 GB; there is also '3060 8GB'"
+    assert ambiguity("3060") == "--gpu '3060' means the one with 12 GB; there is also '3060 8GB'"
 
 
 def test_every_card_is_found_by_its_own_name():

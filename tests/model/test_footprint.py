@@ -1,5 +1,7 @@
 """The bill: peaks are phase totals anyone can recompute, and the verdict uses the upper end of the band."""
 
+from dataclasses import replace
+
 from legroom.model.footprint import Footprint, Item, Phase, Place
 from legroom.model.verdict import Budget, fits
 
@@ -32,6 +34,8 @@ def test_it_fits_when_the_upper_end_of_the_band_does():
     assert fits(on_cpu, Budget(ram=272, reserve=0.1)) is False  # 244.8 usable
     assert fits(on_cpu, Budget()) is None
     assert fits(on_gpu, Budget(ram=245)) is None  # no GPU budget
+    assert fits(on_gpu, Budget(ram=245, host_only=True)) is True  # nobody asked about one
+    assert fits(replace(on_gpu, unknown=("why",)), Budget(ram=245, host_only=True)) is None
     assert fits(on_gpu, Budget(ram=244)) is False  # whatever the GPU
     assert fits(on_gpu, Budget(ram=245, vram=520)) is True
     assert fits(on_gpu, Budget(ram=245, vram=519)) is False

@@ -17,6 +17,7 @@ from legroom.profiling.measuring import measure
 from legroom.profiling.own_frames import Frame, library_folders, own_frame
 from legroom.profiling.profile_env import profile
 from legroom.profiling.stepping import Stepper
+from legroom.rendering.profile_text import profile_text
 from legroom.testing import assert_no_leak
 
 HERE = Path(envs.__file__)
@@ -40,8 +41,11 @@ def test_a_leak_is_found_with_its_rate_and_its_line():
 
 
 def test_the_line_is_the_one_that_keeps_a_dict_not_one_that_passed_it_on():
-    leak = profile("leak_test_envs:KeepsDicts", 2_000).leak
+    found = profile("leak_test_envs:KeepsDicts", 2_000)
+    leak = found.leak
     assert leak.verdict == "leak" and leak.lines[0].line == leaking_line(envs.KeepsDicts)
+    assert leak.kept_in == ("KeepsDicts.kept (list) of dict",)
+    assert "kept in: KeepsDicts.kept (list) of dict" in list(profile_text(found))
 
 
 def test_an_environment_that_keeps_nothing_is_ok_and_costs_no_second_process():

@@ -97,7 +97,7 @@ def test_a_constant_that_needs_execution_is_named(tmp_path: Path) -> None:
     with collected_notes() as notes:
         run = read(path, like="gameboy:default")
     assert run.env.n_envs == 2  # that of the run which completes it, and said so
-    assert any("only running" in note and "env.n_envs (line 2: os.cpu_count())" in note for note in notes)
+    assert any("known only when" in note and "env.n_envs (line 2: os.cpu_count())" in note for note in notes)
     assert read(path, like="gameboy:default", overrides=[("n-envs", "3")]).env.n_envs == 3
 
 

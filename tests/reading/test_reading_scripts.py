@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from legroom.backends.base import backend_of
-from legroom.errors import BadInput
+from legroom.errors import BadInput, NotKnownYet
 from legroom.predicting.predict import predict
 from legroom.reading import read, read_all
 
@@ -97,6 +97,43 @@ def test_argparse_defaults_are_the_values(tmp_path: Path) -> None:
     assert run.policy.kwargs == {"net_arch": [400, 300]}
     assert run.env.spaces is not None
     assert run.env.spaces.observation.dtype == "float64"
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "n_steps"),
+    [
+        ("int", '"512"', 512),
+        ("lambda text: int(text, 0)", '"0x200"', 512),
+        ("whole", '"0x200"', 512),
+        ("whole", "512", 512),  # argparse converts texts alone
+        ("lambda text: int(open(text).read())", '"n.txt"', None),
+        ("ast.literal_eval", '"512"', None),
+    ],
+)
+def test_a_text_as_default_is_what_its_type_makes_of_it(
+    tmp_path: Path, kind: str, default: str, n_steps: int | None
+) -> None:
+    """Taken as it is, "0x200" would be refused as no number, though the script runs."""
+    path = script(
+        tmp_path,
+        f"""
+        import argparse, ast
+        from stable_baselines3 import PPO
+
+        def whole(text):
+            return int(text, 0)
+
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--n-steps", type={kind}, default={default})
+        args = parser.parse_args()
+        PPO("MlpPolicy", "CartPole-v1", n_steps=args.n_steps).learn(10_000)
+        """,
+    )
+    if n_steps is not None:
+        assert read(path).hyperparams == {"n_steps": n_steps}
+        return
+    with pytest.raises(NotKnownYet, match="known only when the script runs"):
+        read(path)
 
 
 def test_own_environment_class_and_constants_of_a_module_beside_the_script(tmp_path: Path) -> None:
@@ -303,7 +340,7 @@ def test_what_only_running_could_tell_is_named_with_its_line(tmp_path: Path) -> 
                     n_steps=int(os.environ["STEPS"]))
         """,
     )
-    with pytest.raises(BadInput, match=r"train.py:6: hyperparams.n_steps is .*--set hyperparams.n_steps=") as error:
+    with pytest.raises(BadInput, match=r"train.py:6: hyperparams.n_steps .*--set hyperparams.n_steps=") as error:
         read(path, overrides=[("n-envs", "4")])
     assert "\n" not in str(error.value)
     run = read(path, overrides=[("n-envs", "4"), ("n_steps", "256")])
@@ -322,7 +359,7 @@ def test_networks_that_only_running_could_tell_are_not_guessed(tmp_path: Path) -
     both = r"2 settings .*hyperparams \(line 4: build_env\(\)\), policy.kwargs \(line 4: build_kwargs\(\)\)"
     with pytest.raises(BadInput, match=both):
         read(path)
-    with pytest.raises(BadInput, match=r"policy.kwargs is build_kwargs\(\)"):
+    with pytest.raises(BadInput, match=r"policy.kwargs \(build_kwargs\(\)\)"):
         read(path, overrides=[("n_steps", "64")])
     assert read(path, overrides=[("n_steps", "64"), ("net_arch", "[8]")]).policy.kwargs == {"net_arch": [8]}
 
@@ -355,7 +392,7 @@ def test_endless_recursion_ends(tmp_path: Path) -> None:
         PPO("MlpPolicy", make(0))
         """,
     )
-    with pytest.raises(BadInput, match=r"env.n_envs is .*add --set env.n_envs="):
+    with pytest.raises(BadInput, match=r"env.n_envs .*add --set env.n_envs="):
         read(path)
     run = read(path, overrides=[("n_envs", "2")])
     assert run.env.spaces is None

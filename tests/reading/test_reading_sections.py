@@ -33,7 +33,7 @@ def test_nested_sections_are_read_and_what_is_left_is_named(tmp_path):
         "sections not read: logging",
         "not used, though they look like sizes: training.feature_extractor.channels, "
         "training.feature_extractor.output_dim",
-        "WARNING: billed with the network of mine:full (legroom_workloads.mine:Cnn3d), not with "
+        "WARNING: predicted with the network of mine:full (legroom_workloads.mine:Cnn3d), not with "
         "training.feature_extractor.type CNN3D",
     ]
     assert "taken from mine:full" in notes[3] and "legroom_workloads.mine:MineEnv" in notes[3]
@@ -52,7 +52,7 @@ def test_the_grid_in_a_file_beside_it_and_the_size_of_the_network_are_read(tmp_p
         assert list(run.env.grid) == grid and run.env.spaces.observation.shape == (17, *grid)  # not those of mine:full
         assert run.policy.features_extractor_kwargs == {"size": "tiny"}
         said = "\n".join(notes)
-        assert "CNN3DTiny is billed as legroom_workloads.mine:Cnn3d of size tiny" in said
+        assert "CNN3DTiny is counted as legroom_workloads.mine:Cnn3d of size tiny" in said
         assert ("grid_size of env_small.yaml" if name == "small" else "world.grid of env.yaml") in notes[-1]
     with collected_notes() as notes:
         assert read(str(tmp_path / "train_small.yaml"), like="gameboy:default").env.spaces is not None
@@ -60,7 +60,7 @@ def test_the_grid_in_a_file_beside_it_and_the_size_of_the_network_are_read(tmp_p
     (tmp_path / "env_small.yaml").write_text("grid_size: [20, 20]\n")
     with collected_notes() as notes:
         assert read(str(tmp_path / "train_small.yaml"), like="mine:full").env.grid == "data"
-    assert "WARNING: billed with a grid of data, not with grid_size of env_small.yaml [20, 20]" in notes
+    assert "WARNING: predicted with a grid of data, not with grid_size of env_small.yaml [20, 20]" in notes
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,9 @@ def test_constants_that_change_nothing_in_the_bill_are_listed_once(tmp_path):
     unused = "USE_ENHANCED_MODEL (line 5), MEMORY_EFFICIENT (line 6), GRADIENT_ACCUMULATION_STEPS (line 7)"
     assert notes[-1] == f"read from {file}: N_ENVS, BATCH_SIZE, SIMS; not used: {unused}"
     said = "\n".join(notes)
-    assert "env.n_envs is 4 by line 2; only running it could tell line 8: reset().shape[0]" in said
+    assert "env.n_envs is 4 by line 2; line 8 sets it at run time: reset().shape[0]" in said
     assert "32" not in said.replace(str(file), "") and said.count("MEMORY_EFFICIENT") == 1
-    with pytest.raises(BadInput, match="only running the script could tell"):
+    with pytest.raises(BadInput, match="known only when the script runs"):
         read(str(file), overrides=[("algo", "PPO")])  # nothing supplies the rest: not even a likely value is taken
 
 
@@ -195,7 +195,7 @@ def test_an_algorithm_and_an_environment_are_a_run():
     run = read("PPO CartPole-v1", overrides=[("n_envs", "8")])
     assert (run.algo, run.env.id, run.env.n_envs, run.policy.name) == ("PPO", "CartPole-v1", 8, "MlpPolicy")
     assert read("dqn ALE/Pong-v5").policy.name == "CnnPolicy"
-    with pytest.raises(BadInput, match="PPO of which environment"):
+    with pytest.raises(BadInput, match="environment missing"):
         read("PPO")
 
 

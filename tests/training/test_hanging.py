@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from legroom.machine.tree import session_members
+from legroom.model.outcome import Outcome
 from legroom.model.run import EnvSpec, Run
 from legroom.reading.validating import run_from_dict
 from legroom.training.env_calls import EnvCalls, new_file
 from legroom.training.hanging import HangWatch
-from legroom.training.run_folder import RunFolder
-from legroom.training.train import Ended, Training, train
+from legroom.training.request import Training
+from legroom.training.supervise import ChildRecord
+from legroom.training.train import train
 
 HERE = Path(__file__).parent
 
@@ -39,68 +41,70 @@ def environment(monkeypatch):
     monkeypatch.syspath_prepend(str(HERE))
 
 
-def trained(folder: Path, workers: str, env: dict, total: int = 256, **kwargs) -> tuple[Ended, str]:
+def trained(folder: Path, workers: str, env: dict, total: int = 256, **kwargs) -> tuple[Outcome, ChildRecord, str]:
     spec = {"id": "hang_env:Hangs", "n_envs": 2, "workers": workers, "kwargs": {"mark": str(folder / "mark"), **kwargs}}
     run = Run.model_validate({
         "algo": "PPO", "env": spec | env, "hyperparams": {"n_steps": 32, "batch_size": 16, "n_epochs": 1},
         "total_timesteps": total, "seed": 7,
     })  # fmt: skip
     display = Display()
-    ended = train(Training(run, run, RunFolder(folder / "out"), "cpu", checkpoint_every=64), display, retries=3)
-    return ended, "\n".join(display.said)
+    outcome, record = train(Training(run, run, folder / "out", checkpoint_every=64, retries=3), display)
+    return outcome, record, "\n".join(display.said)
 
 
 @pytest.mark.parametrize("workers", ["light", pytest.param("subproc", marks=pytest.mark.slow)])
 def test_what_hangs_is_named_with_its_stack_and_goes_on_from_the_last_checkpoint(tmp_path, workers):
-    ended, said = trained(tmp_path, workers, {"timeout": 8 if workers == "subproc" else 3}, how="hold_gil", once=True)
-    assert ended.outcome.status == "finished" and ended.outcome.resume == "exact"
-    assert len(ended.outcome.retreats) == 1
-    assert_names_what_hangs(ended, said, "the worker of env ")
+    outcome, _, said = trained(
+        tmp_path, workers, {"timeout": 8 if workers == "subproc" else 3}, how="hold_gil", once=True
+    )
+    assert outcome.status == "finished" and outcome.resume == "exact"
+    assert len(outcome.retreats) == 1
+    assert_names_what_hangs(outcome, said, "the worker of env ")
 
 
-def assert_names_what_hangs(ended, said, who):
+def assert_names_what_hangs(outcome, said, who):
     assert f"an environment hangs: {who}" in said and "s in step (" in said
     assert 'hang_env.py"' in said and " in hold_gil" in said
-    assert "resumed unchanged" in ended.outcome.retreats[0].what
+    assert "resumed unchanged" in outcome.retreats[0].what
     assert "resuming from step 192 (exact)" in said
 
 
 def test_what_hangs_and_then_crashes_in_the_training_process_goes_on_each_time(tmp_path):
     """It hangs in the fourth iteration, and crashes in the second one after that."""
-    ended, said = trained(tmp_path, "dummy", {"timeout": 3}, 320, how="hold_gil", once=True, crash_at=40)
-    assert ended.outcome.status == "finished" and ended.outcome.resume == "exact"
-    assert_names_what_hangs(ended, said, "the training process")
-    assert len(ended.outcome.retreats) == 2
-    assert ended.outcome.retreats[1].why.startswith("it crashed by SIGSEGV")
+    outcome, _, said = trained(tmp_path, "dummy", {"timeout": 3}, 320, how="hold_gil", once=True, crash_at=40)
+    assert outcome.status == "finished" and outcome.resume == "exact"
+    assert_names_what_hangs(outcome, said, "the training process")
+    assert len(outcome.retreats) == 2
+    assert outcome.retreats[1].why.startswith("it crashed by SIGSEGV")
     assert "resuming from step 256 (exact)" in said
 
 
 def test_what_hangs_ends_where_the_run_says_so(tmp_path):
-    ended, _ = trained(tmp_path, "light", {"timeout": 3, "on_timeout": "end"})
-    assert (ended.exit_code, ended.outcome.status, ended.outcome.resume) == (4, "failed", "exact")
-    assert "an environment hangs: the worker of env" in ended.outcome.error
-    assert "in sleep\n" in ended.record.end["traceback"] and "in come_to" in ended.record.end["traceback"]
+    outcome, record, _ = trained(tmp_path, "light", {"timeout": 3, "on_timeout": "end"})
+    assert (outcome.exit_code, outcome.status, outcome.resume) == (4, "failed", "exact")
+    assert "an environment hangs: the worker of env" in outcome.error
+    assert "in sleep\n" in record.end["traceback"] and "in come_to" in record.end["traceback"]
 
 
 def test_an_environment_that_cannot_be_built_hangs_twice_and_ends(tmp_path):
-    ended, _ = trained(tmp_path, "light", {"timeout": 0.5}, how="loop", where="build")
-    assert ended.exit_code == 4 and "an environment being built hangs: a worker, pid" in ended.outcome.error
-    assert [each.what for each in ended.outcome.retreats] == [
+    outcome, _, _ = trained(tmp_path, "light", {"timeout": 0.5}, how="loop", where="build")
+    assert outcome.exit_code == 4 and "an environment being built hangs: a worker, pid" in outcome.error
+    assert [each.what for each in outcome.retreats] == [
         "resumed unchanged", "given up: it happened twice without a new checkpoint in between"
     ]  # fmt: skip
 
 
 @pytest.mark.slow
 def test_a_training_whose_environment_hangs_in_close_has_finished(tmp_path):
-    ended, said = trained(tmp_path, "dummy", {"timeout": 3}, how="hold_gil", where="close")
-    assert (ended.exit_code, ended.outcome.status) == (0, "finished") and "in close" in said
+    outcome, _, said = trained(tmp_path, "dummy", {"timeout": 3}, how="hold_gil", where="close")
+    assert (outcome.exit_code, outcome.status) == (0, "finished") and "in close" in said
 
 
 @pytest.mark.slow
 def test_a_crash_that_repeats_ends_with_its_story(tmp_path):
-    ended, _ = trained(tmp_path, "dummy", {}, how="crash", where="reset")
-    assert ended.exit_code == 4 and "was killed by SIGSEGV" in ended.outcome.error
-    assert ended.outcome.retreats[-1].what == "given up: it happened twice without a new checkpoint in between"
+    outcome, _, _ = trained(tmp_path, "dummy", {}, how="crash", where="reset")
+    assert outcome.exit_code == 4 and "was killed by SIGSEGV" in outcome.error
+    assert outcome.retreats[-1].what == "given up: it happened twice without a new checkpoint in between"
 
 
 @pytest.mark.parametrize(("workers", "how", "where"), [
@@ -123,10 +127,10 @@ def test_ctrl_c_ends_within_ten_seconds_whatever_the_environment_does(tmp_path, 
         os.kill(os.getpid(), signal.SIGTERM)  # does what Ctrl-C does; that is ignored where the tests run with nohup
 
     threading.Thread(target=ask, daemon=True).start()
-    ended, _ = trained(tmp_path, workers, {"timeout": 0}, how=how, where=where)
+    outcome, _, _ = trained(tmp_path, workers, {"timeout": 0}, how=how, where=where)
     assert time.monotonic() - asked[0] < 10
-    assert (ended.exit_code, ended.outcome.status) == (130, "stopped")
-    assert ended.outcome.resume == ("exact" if where == "step" else None)
+    assert (outcome.exit_code, outcome.status) == (130, "stopped")
+    assert outcome.resume == ("exact" if where == "step" else None)
     assert started and not [pid for leader in started for pid in session_members(leader)]
 
 

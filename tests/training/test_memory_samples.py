@@ -32,15 +32,6 @@ def test_samples_come_back_as_they_were() -> None:
         kept[3]
 
 
-def test_the_next_start_goes_on_where_the_last_one_ended() -> None:
-    kept = _kept(GIVEN)
-    kept.go_on_with(GIVEN)
-    assert [each.seconds for each in kept] == [0.0, 0.2, 0.4, 0.4, pytest.approx(0.6), pytest.approx(0.8)]
-    first = MemorySamples()
-    first.go_on_with(GIVEN)
-    assert list(first) == GIVEN
-
-
 def test_peaks_of_days_stay() -> None:
     kept = _kept([replace(GIVEN[1], seconds=n / 5, host_nbytes=n % 100 + 900 * (n == 777)) for n in range(20_000)])
     assert len(kept) <= MOST_SAMPLES

@@ -18,10 +18,10 @@ from legroom.model.sealed import Damaged, Newer, seal, unseal
 from legroom.reading import read
 from legroom.training import durable
 from legroom.training.checkpoint import MOST_DAMAGED, Checkpoints
-from legroom.training.prepare import Request
+from legroom.training.request import Training
 from legroom.training.run_folder import Predicted, RunFolder
 from legroom.training.supervise import ChildRecord
-from legroom.training.train import Training, TrainingHistory, _newest, _outcome
+from legroom.training.train import Starts, _newest, _outcome
 
 RUN = Run.model_validate(
     {
@@ -136,8 +136,8 @@ def test_files_that_stay_after_a_deletion_are_noticed(tmp_path: Path, monkeypatc
         durable.delete(tmp_path / "old", tmp_path)
 
 
-def request(folder: RunFolder, asked: Run, **options: bool) -> Request:
-    return Request(asked, out=folder.path, resume=True, **options)
+def request(folder: RunFolder, asked: Run, **options: bool) -> Training:
+    return Training(asked, asked, folder.path, resume=True, **options)
 
 
 def with_env(**changes: object) -> Run:
@@ -175,10 +175,10 @@ def test_knobs_that_legroom_turned_are_no_difference_and_memory_stays_as_it_was(
 
 def test_a_stop_at_the_start_of_a_resume_erases_nothing(folder: RunFolder) -> None:
     Checkpoints(folder.path).write(40, {}, {"legroom": {"why_not_exact": ""}})
-    training = Training(RUN, RUN, folder, "cpu", PREDICTED, resume=True)
-    history = TrainingHistory(training, OUTCOME)
-    history.add(ChildRecord(interrupted=True, exit_code=-2))
-    outcome = _outcome(training, history, OUTCOME, _newest(folder.path))
+    starts = Starts(Training(RUN, RUN, folder.path, "cpu", PREDICTED, resume=True), OUTCOME)
+    starts.record = ChildRecord(interrupted=True, exit_code=-2)
+    starts.ended()
+    outcome = _outcome(starts, OUTCOME, _newest(folder.path))
     assert (outcome.status, outcome.timesteps, outcome.resume) == ("stopped", 40, "exact")
     assert outcome.parameters_sha256 == OUTCOME.parameters_sha256
 

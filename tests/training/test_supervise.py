@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from legroom.model.progress import MemorySample
 from legroom.model.run import Run
 from legroom.training.failing import failure_of
-from legroom.training.run_folder import RunFolder
+from legroom.training.request import Training
 from legroom.training.supervise import ChildRecord, _Listener, _Meter
-from legroom.training.train import Training, TrainingHistory, _status
+from legroom.training.train import Starts, _status
 
 
 class Silent:
@@ -31,6 +32,19 @@ def test_every_phase_is_sampled_when_it_begins_however_short_it_is():
     listener.feed(b"".join(b'{"event": "phase", "phase": "%s", "step": 1}\n' % phase.encode() for phase in phases))
     assert [sample.phase for sample in record.samples] == ["collect", "update", "checkpoint"]
     assert record.host_peak_nbytes == max(sample.host_nbytes for sample in record.samples) > 0
+
+
+def test_the_next_start_goes_on_where_the_last_one_ended():
+    """A chart shows all starts one after the other, and the peak of the first still counts."""
+    record = ChildRecord()
+    record.add(MemorySample(60.0, 1 << 50, None, "collect"))
+    record.end, record.interrupted, record.oom_kills, record.step = {"event": "failed"}, True, 1, 640
+    record.start()
+    assert (record.end, record.interrupted, record.oom_kills, record.step) == ({}, False, 0, 0)
+    _Meter(os.getpid(), record, Silent(), None).sample()
+    first, second = record.samples
+    assert first.seconds == 60.0 <= second.seconds < 120 and record.seconds == second.seconds
+    assert record.host_peak_nbytes == 1 << 50
 
 
 def test_an_interrupt_between_two_events_loses_none():
@@ -75,8 +89,9 @@ def test_a_kill_that_another_process_may_have_caused_does_not_end_a_training_wit
     failure = failure_of(record, 20 << 30)
     assert failure.place == "host" and failure.by_others == goes_on
     run = Run.model_validate({"algo": "PPO", "env": {"id": "CartPole-v1"}})
-    history = TrainingHistory(Training(run, run, RunFolder(Path("unused")), "cpu"), None)
-    history.add(record)
-    assert history.goes_on(failure, None, retries=8) == goes_on
+    starts = Starts(Training(run, run, Path("unused")), None)
+    starts.record = record
+    starts.ended()
+    assert starts.goes_on(failure, None) == goes_on
     given_up = "given up: no allowed change is left that saves memory"
-    assert history.retreats[-1].what == ("resumed unchanged" if goes_on else given_up)
+    assert starts.retreats[-1].what == ("resumed unchanged" if goes_on else given_up)

@@ -197,7 +197,7 @@ def test_the_commands_that_it_ends_with_run_as_printed(tmp_path):
     given = ("train", "run.yaml", "--timesteps", 64, "--set", "hyperparams.n_steps=16", "--ram", "8GiB", "--out", "out")
     done = legroom(*given, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "limit 8.0 GiB of host memory (--ram): watched, not enforced" in done.stderr
+    assert "limit 8.0 GiB of host memory (--ram): watched by legroom, not enforced" in done.stderr
     (export,) = re.findall(r"^  legroom (export .*)$", done.stdout, re.MULTILINE)
     for name in ("model.zip", "out-model.zip"):  # where there is one already, another name is printed
         exported = legroom(*shlex.split(export), cwd=tmp_path)

@@ -50,6 +50,27 @@ def test_leak_is_called_one_and_its_end_foretold(leaked: Ran) -> None:
     assert coming["made"] < coming["earliest"] <= coming["reaches"] <= coming["latest"]
 
 
+COPIES = """
+import os, time
+data = bytearray(os.urandom(1 << 20) * 200)
+time.sleep(1)
+for _ in range(3):
+    if os.fork() == 0:
+        time.sleep(1)
+        for at in range(0, len(data), 4096): data[at] = 1
+        time.sleep(1.2)
+        os._exit(0)
+for _ in range(3): os.wait()
+"""
+
+
+def test_what_forks_copy_of_their_parent_is_counted(tmp_path: Path) -> None:
+    """200 MiB in the parent and in each of three children: the kernel's counters show no growth while they copy."""
+    told = watch_python(tmp_path, COPIES).told
+    assert told is not None
+    assert told["peak"]["host"] > 700 << 20
+
+
 def test_limit_that_a_steady_script_passes_is_told_and_kills_nobody(tmp_path: Path) -> None:
     ran = watch_python(tmp_path, STEADY, "--limit", "30MiB", "--interval", "0.05")
     assert ran.code == 0 and ran.told is not None

@@ -9,7 +9,7 @@ from typing import Any
 from legroom.backends.base import Backend, backend_of
 from legroom.checking.confirmations import confirmations
 from legroom.checking.ignoring import read_ignored
-from legroom.checking.rule_helpers import counts_known, plural
+from legroom.checking.rule_helpers import counts_known
 from legroom.checking.rule_table import REMOVED, RULES
 from legroom.checking.spreading import spread
 from legroom.checking.subject_reader import read_subject
@@ -28,6 +28,7 @@ from legroom.reading.leniently import expanded
 from legroom.reading.naming import did_you_mean
 from legroom.reading.reading_budget import TooCostly, bounded_reading
 from legroom.reading.user_files import Unreadable, read_text
+from legroom.units import plural
 
 _ORDER = ("error", "warning", "info")
 RULES_SECONDS = 8.0  # for all rules together; a script of 600 lines takes them 0.2
@@ -140,7 +141,7 @@ def look_at(subject: Subject, rules: Sequence[Rule] = RULES) -> Checked:
 
 def _note(subject: Subject) -> str:
     if subject.kind == "constants" and not subject.runs:
-        return "no algorithm found in this file; --like RUN, such as --like gameboy:default, checks more"
+        return "no algorithm found in this file; --set algo=PPO, or --like RUN with a run that has one, checks more"
     return ""
 
 

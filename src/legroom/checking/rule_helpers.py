@@ -66,10 +66,6 @@ def callbacks_are_its_own(subject: Subject) -> bool:
     return subject.kind != "script" or len(subject.runs) == 1
 
 
-def plural(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
 def counts_known(one: SubjectRun) -> Counts | None:
     """Return the backend's counts; None where it has none, or a number that they depend on is not known."""
     found = backend_of(one.run).counts(one.run) if one.knows("env", "n_envs") else None

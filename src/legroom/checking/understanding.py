@@ -64,7 +64,7 @@ def understanding_of_yaml(text: str) -> Understanding:
     """Return what is to be said of YAML that no reader takes for a run of its library."""
     keys = {match.lower() for match in _SETTINGS.findall(text)}
     if len(keys) >= 2:
-        return _not("settings of a program of its own (no library is named in it)")
+        return _not("settings of a custom program (no library is named)")
     return NO_TRAINING
 
 

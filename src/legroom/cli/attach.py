@@ -126,13 +126,12 @@ def _to_fit(command: Sequence[str], ram: str | None, vram: str | None, *, has_gp
         raise BadInput("--fit --vram: this machine has no GPU", hint="legroom fit --vram SIZE -- COMMAND plans for one")
     rehearsed = rehearser(
         gpu=None, vram=vram, ram=ram, reserve="0%", cpu_only=not has_gpu, seconds=60.0, updates=None, real_limit=None,
-        quiet=True,
     )  # fmt: skip
     plan = find_attached(command, rehearsed, has_gpu=has_gpu, quiet=quiet)
     seen = plan.plain.prediction.rehearsal
     if seen.stopped == "failed":
         raise BadInput(f"the program fails when it is rehearsed: {seen.failure or 'see its own output'}",
-                       hint="legroom train -- COMMAND runs it all the same")  # fmt: skip
+                       hint="legroom train -- COMMAND runs it anyway")  # fmt: skip
     say(attached_plan_text(plan, command), aside=True)
     return None if plan.best is None else plan.best.savings
 

@@ -24,7 +24,7 @@ FormatOption = Annotated[
 ]
 Baseline = Annotated[
     Path | None,
-    typer.Option("--baseline", metavar="FILE", rich_help_panel=rarely(WHAT), help="Leave out the findings FILE has."),
+    typer.Option("--baseline", metavar="FILE", rich_help_panel=rarely(WHAT), help="Hide the findings in FILE."),
 ]
 WriteBaseline = Annotated[
     Path | None,

@@ -27,7 +27,7 @@ OWN_OPTIONS = {
     "--help-all": "Show the help, with every option.",
     "--version": "Show the version.",
     "--install-completion": "Complete commands, options and runs in this shell from now on.",
-    "--show-completion": "Show the script that does so.",
+    "--show-completion": "Show the completion script.",
 }
 SCRIPTS = {
     "bash": f"""\

@@ -126,7 +126,7 @@ def run(
     for option, file in (("-o", output), ("--html", html)):
         check_writable(option, file, force=force)
     if system is not None and tiers:
-        raise BadInput("--for is for one budget, and --tiers are several", hint="leave one of them out")
+        raise BadInput("--for cannot be combined with --tiers", hint="leave one of them out")
     rams = [part.strip() for part in (ram or "").split(",")]
     if len(rams) > 1 and (tiers or grow or output or system):
         hint = "leave out --tiers, --grow, -o and --for, or give one size"

@@ -72,7 +72,7 @@ def run(
         raise BadInput("fit needs a budget", hint='--gpu "RTX 4070", --vram 8GiB or --ram 16GiB')
     rehearsed = rehearse.rehearser(
         gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
-        real_limit=real_limit, keep_writes=keep_writes, quiet=True,
+        real_limit=real_limit, keep_writes=keep_writes,
     )  # fmt: skip
     if not params:
         return _attach(command, rehearsed, has_gpu=not cpu_only, json=json)

@@ -46,7 +46,7 @@ def commands_help(summaries: Mapping[str, str], *, everything: bool) -> str:
     if everything:
         lines += [
             "  --install-completion [SHELL]  Complete words in bash, zsh or fish.",
-            "  --show-completion [SHELL]     Show the script that does so.",
+            "  --show-completion [SHELL]     Show the completion script.",
         ]
     return "\n".join(lines) + "\n"
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +29,8 @@ from legroom.errors import (
 )
 from legroom.machine.limits import limit_reached  # here: with no descriptor left, nothing can be imported
 from legroom.rendering.printable import printable
+
+SCIENTIFIC = re.compile(r"\d+(\.\d+)?[eE]\+?\d{1,2}")
 
 # Each module defines `run`, the command's function. Only the module of the command that is called is imported: the
 # summaries are here so that neither `legroom --help` nor a press of TAB needs the others.
@@ -147,7 +150,7 @@ def _run(arguments: list[str]) -> int:
         sys.stdout.write(f"legroom {__version__}\n")
         return EXIT_GOOD
     if not hasattr(os, "fork") and arguments and (arguments[0] in NEEDS_UNIX or "--" in arguments):
-        return _refuse_system(arguments, "processes are supervised by means that this system does not have")
+        return _refuse_system(arguments, "this system lacks what legroom supervises processes with")
     if arguments and arguments[0] in ("--complete-words", "--show-completion", "--install-completion"):
         return _complete(arguments[0], arguments[1:])
     called = [name for name in COMMANDS if name == arguments[0]] if arguments else []
@@ -161,7 +164,7 @@ def _run(arguments: list[str]) -> int:
         if asked_help:
             return _show_help(own, asked_help, command.commands[called[0]])
         import_module("legroom.reading.reading_budget").end_by_timer()
-        arguments = with_values(arguments)
+        arguments = with_values([*with_whole_numbers(own, params), *arguments[len(own) :]])
         if _takes_runs(params):  # only then: it brings the readers along
             rewrite = import_module("legroom.cli.overrides").rewrite_overrides
             arguments = [called[0], *rewrite(arguments[1:], params)]
@@ -175,6 +178,7 @@ def _run(arguments: list[str]) -> int:
         if not hasattr(error, "format_message"):  # a usage error of the option parser, whichever one typer carries
             raise
         told, way = " ".join(error.format_message().split()), " ".join(["legroom", *called, "--help"])
+        told = told.replace("valid integer range", "valid integer")
         _fail(arguments, f"{told} ({way})", told, way)
         return EXIT_BAD_INPUT
     return outcome if isinstance(outcome, int) else EXIT_GOOD
@@ -188,6 +192,16 @@ def with_values(arguments: list[str]) -> list[str]:
         for word, after in zip(arguments, following, strict=True)
     )
     return [each for pair in pairs for each in pair if each is not None]
+
+
+def with_whole_numbers(arguments: list[str], params: Iterable[Any]) -> list[str]:
+    """The arguments with 1e6 as 1000000 where an option takes a whole number."""
+    whole = {name for param in params if "integer" in param.type.name for name in param.opts}
+    for at, word in enumerate(arguments):
+        name, equals, value = word.partition("=") if word.startswith("--") else (arguments[at - 1], "", word)
+        if name in whole and SCIENTIFIC.fullmatch(value) and float(value).is_integer():
+            arguments[at] = f"{name}{equals}{float(value):.0f}" if equals else f"{float(value):.0f}"
+    return arguments
 
 
 def _show_help(words: list[str], asked: set[str], command: Any = None) -> int:
@@ -261,7 +275,7 @@ def _build(called: str | None, *, with_program: bool = False) -> typer.Typer:
         install: str = typer.Option(
             "", "--install-completion", metavar="[SHELL]", help="Complete words in bash, zsh or fish."
         ),
-        show: str = typer.Option("", "--show-completion", metavar="[SHELL]", help="Show the script that does so."),
+        show: str = typer.Option("", "--show-completion", metavar="[SHELL]", help="Show the completion script."),
     ) -> None:
         """Makes reinforcement-learning training fit the machine you have."""
 

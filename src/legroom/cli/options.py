@@ -32,7 +32,7 @@ Settings = Annotated[
 ]
 Like = Annotated[
     str | None,
-    typer.Option(metavar="RUN", rich_help_panel=rarely(WHAT), help="Use this run for what the file does not say."),
+    typer.Option(metavar="RUN", rich_help_panel=rarely(WHAT), help="Take settings that the file lacks from this run."),
 ]
 Backend = Annotated[
     str | None,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
@@ -28,6 +27,9 @@ from legroom.rendering.console import complain, say, status
 from legroom.rendering.program_text import program_json, program_text
 from legroom.rendering.run_file import run_file
 from legroom.units import parse_size
+
+if TYPE_CHECKING:
+    from legroom.backends.program.launching import Output as Printed
 
 DEFAULT_CARD = "RTX 4090"  # that a program finds where no card is named, without a limit
 SEVERAL = re.compile(r"\s*(\d+)\s*[x×]\s*(\S.*)")
@@ -76,13 +78,16 @@ Output = Annotated[
     ),
 ]
 Again = Annotated[
-    bool, typer.Option("--again", rich_help_panel=rarely(WHAT), help="Run a JAX program whose answer is kept.")
+    bool,
+    typer.Option("--again", rich_help_panel=rarely(WHAT), help="Run a JAX program despite a cached result."),
 ]
 KeepWrites = Annotated[
     bool,
     typer.Option("--keep-writes", rich_help_panel=rarely(WHAT), help="Keep the files that your program writes."),
 ]
-Everything = Annotated[bool, typer.Option("--all", rich_help_panel=OUTPUT, help="List every line of your source.")]
+Everything = Annotated[
+    bool, typer.Option("--all", rich_help_panel=OUTPUT, help="List everything, and show the program's own output.")
+]
 
 
 def run(
@@ -132,10 +137,11 @@ def run(
         rehearser, gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
         values=values, small=small, real_limit=real_limit, again=again, keep_writes=keep_writes,
     )  # fmt: skip
-    prediction = options_given(output_to_stderr=json)(command or [])
+    printed: Printed = "stderr" if json else "as it is" if everything else "end if it fails"
+    prediction = options_given(output=printed)(command or [])
     if command and (savings := cure_of(prediction.rehearsal)) is not None:
         with status(f"rehearsing again with {', '.join(set(savings) - set(by_default()))} attached", show=not json):
-            tried = with_savings(command, savings, options_given(quiet=True), has_gpu=not cpu_only)
+            tried = with_savings(command, savings, options_given(output="kept"), has_gpu=not cpu_only)
         prediction = with_cure(prediction, tried, command)
     if html is not None:
         from legroom.rendering.pages.program_page import program_page
@@ -173,18 +179,16 @@ def rehearser(
     real_limit: str | None,
     again: bool = False,
     keep_writes: bool = False,
-    output_to_stderr: bool = False,
-    quiet: bool = False,
+    output: Printed = "kept",
 ) -> Rehearser:
     """Return what rehearses a command as the options say.
 
     Args:
-        quiet: what the program prints is not shown; the end of its output is kept, in case it fails.
+        output: where what the program prints goes; while it is kept for its end, a live line says how far it is.
 
     Raises:
         BadInput: options that contradict each other or cannot be read.
     """
-    from legroom.backends.program.launching import Output as Printed
     from legroom.backends.program.program_bill import predicted
     from legroom.backends.program.rehearsing import RehearsalPlan, rehearse
     from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR
@@ -197,6 +201,7 @@ def rehearser(
     if cpu_only:
         machine = replace(machine, gpus=())
     budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
+    budget = replace(budget, host_only=ram is not None and budget.vram is None)
     beside = CONTEXT_BYTES + CONTEXT_ERROR  # the upper end, which the verdict counts too
     plan = RehearsalPlan(
         card=None if cpu_only else card_for(machine, budget.vram if vram else None),
@@ -211,13 +216,11 @@ def rehearser(
         again=again,
         writes="kept" if keep_writes else "discarded",
     )
-    printed: Printed = "kept" if quiet else "stderr" if output_to_stderr else "as it is"
 
     def rehearsed(command: Sequence[str], environment: Mapping[str, str] | None = None) -> ProgramPrediction:
-        if printed == "as it is" and sys.stderr.isatty():
-            complain(f"running {shlex.join(command)} on a simulated GPU; Ctrl-C stops it and answers")
-        tell: Any = complain if sys.stderr.isatty() else lambda text: None
-        return predicted(rehearse(command, plan, output=printed, environment=environment, progress=tell), budget)
+        with status(f"running {shlex.join(command)} on a simulated GPU", show=output == "end if it fails") as tell:
+            seen = rehearse(command, plan, output=output, environment=environment, progress=tell, told=complain)
+        return predicted(seen, budget)
 
     return rehearsed
 
@@ -227,12 +230,7 @@ def _write_run(output: Path, seen: Rehearsal) -> None:
     from legroom.reading import read
 
     if len(seen.same_runs) != 1:
-        many = (
-            f"the program makes {len(seen.same_runs)} models"
-            if seen.same_runs
-            else "no model of a known library was made"
-        )
-        complain(f"-o {output}: not written: {many}")
+        complain(f"-o {output}: not written: the program makes {len(seen.same_runs)} models of known libraries")
         return
     run = seen.same_runs[0].run
     text = run_file(run, head=[f"the same as: {shlex.join(seen.command)}"])

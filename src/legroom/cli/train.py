@@ -12,7 +12,7 @@ import typer
 
 from legroom.cli import options
 from legroom.cli.help import BUDGET, CLUSTER, OUTPUT, WHAT, rarely
-from legroom.cli.writing import Force, Html
+from legroom.cli.writing import Force, Html, check_writable
 from legroom.training import RETRIES
 
 Target = Annotated[str, typer.Argument(metavar="RUN", help="run.yaml, train.py, ppo.yml:ID, mine:ultra_light")]
@@ -127,7 +127,8 @@ def run(
     legroom train mine:small --backend rllib --num-env-runners 4 --cluster auto
     """
     try:
-        from legroom.cli.train_steps import Asked, carry_out
+        from legroom.cli.overrides import repeated
+        from legroom.cli.train_steps import Training, carry_out, read_runs, with_options
     except ModuleNotFoundError:  # numpy, to begin with: what this run needs is better named as a whole
         from legroom.backends.base import require_packages
         from legroom.cli.overrides import split_settings, with_backend
@@ -135,10 +136,16 @@ def run(
 
         require_packages(read(target, overrides=with_backend(split_settings(settings or []), backend, None), like=like))
         raise
-    asked = Asked(
-        target, timesteps, device, seed, out, pictures=visualization, resume=resume, plain=plain,
-        checkpoint_every=checkpoint_every, fit=fit, retries=retries, allow_changes=allow_changes, backend=backend,
-        cluster=cluster, ram=ram, vram=vram, reserve=reserve, like=like, settings=settings or [], html=html,
-        force=force, json=json,
+    check_writable("--html", html, force=force)
+    asked, sizes, notes = read_runs(
+        target, settings or [], like=like, backend=backend, cluster=cluster, sizes=fit,
+        laid_over=lambda run: with_options(run, timesteps, device, seed),
     )  # fmt: skip
-    return carry_out(asked)
+    training = Training(
+        asked, asked, out, sizes=sizes, resume=resume, plain=plain, fit=fit, pictures=visualization,
+        checkpoint_every=checkpoint_every, retries=retries, allow_changes=allow_changes, cluster=cluster,
+    )  # fmt: skip
+    again = repeated(settings or [], like=like, backend=backend)
+    return carry_out(
+        training, target, ram=ram, vram=vram, reserve=reserve, again=again, json=json, html=html, notes=notes
+    )

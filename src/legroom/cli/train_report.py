@@ -14,44 +14,46 @@ from legroom.cli.writing import write_text
 from legroom.environments.own_code import own_code
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
+from legroom.model.outcome import Outcome
 from legroom.model.progress import Progress
 from legroom.named_runs import find_workload
 from legroom.rendering.console import complain, say
 from legroom.rendering.outcome_text import TrainingReport, outcome_text
 from legroom.rendering.printable import printable
 from legroom.training.progress_log import read_progress
+from legroom.training.request import Training
 from legroom.training.run_folder import LOG
-from legroom.training.train import Ended, Training
+from legroom.training.supervise import ChildRecord
 
 
 def report(
-    ended: Ended, training: Training, machine: Machine, target: str, *, json: bool, html: Path | None = None,
-    notes: Sequence[str] = (),
+    outcome: Outcome, record: ChildRecord, training: Training, machine: Machine, target: str, *, json: bool,
+    html: Path | None = None, notes: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Say how it ended, and write the page that was asked for.
 
     What cannot be written is said and is no error: the training is over, and its figures are in its folder.
     """
-    _say_outcome(ended, training, target, json, notes)
+    _say_outcome(outcome, record, training, target, json, notes)
     if html is not None:
         from legroom.rendering.pages.training_page import training_page
 
         try:
-            write_text("--html", html, training_page(_for_page(ended, training, machine)))
+            write_text("--html", html, training_page(_for_page(outcome, record, training, machine)))
         except BadInput as error:
             tell(str(error))
         else:
             tell(f"written: {html}")
 
 
-def _for_page(ended: Ended, training: Training, machine: Machine) -> TrainingReport:
+def _for_page(outcome: Outcome, record: ChildRecord, training: Training, machine: Machine) -> TrainingReport:
     predicted = training.predicted
     return TrainingReport(
         training.run.name,
-        ended.outcome,
-        progress=_whole_progress(training.folder.path) or ended.record.progress,
-        samples=ended.record.samples,
-        moments=ended.record.moments,
+        outcome,
+        progress=_whole_progress(training.folder.path) or record.progress,
+        samples=record.samples,
+        moments=record.moments,
         host=predicted.host if predicted else None,
         gpu=predicted.gpu if predicted else None,
         at_host_peak=predicted.at_host_peak if predicted else (),
@@ -68,12 +70,14 @@ def _whole_progress(folder: Path) -> Sequence[Progress]:
         return ()
 
 
-def _say_outcome(ended: Ended, training: Training, target: str, json: bool, notes: Sequence[str]) -> None:
-    outcome, end, folder = ended.outcome, ended.record.end, training.folder.path
+def _say_outcome(
+    outcome: Outcome, record: ChildRecord, training: Training, target: str, json: bool, notes: Sequence[str]
+) -> None:
+    folder = training.folder.path
     if outcome.status == "failed":
         # without a last word there is only what Python wrote while it went down
-        sys.stderr.write(printable(end.get("traceback") or _log_tail(folder / LOG)))
-        step = ended.record.checkpoint_step
+        sys.stderr.write(printable(record.end.get("traceback") or _log_tail(folder / LOG)))
+        step = record.checkpoint_step
         way = (
             f"resume from step {step:,} with --resume --out {folder}"
             if step is not None

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from legroom.cli import options
 from legroom.cli.overrides import repeated, split_settings, with_backend
 from legroom.cli.told_notes import told_notes
 from legroom.cli.train_report import report, tell
-from legroom.cli.writing import check_writable
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, LegroomError
 from legroom.fitting.predictor import is_hopeless, predictor_at_once
@@ -26,7 +24,7 @@ from legroom.machine import probe
 from legroom.machine.child_process import run_file
 from legroom.machine.gpus import with_gpus_by_torch
 from legroom.model.machine import Machine
-from legroom.model.plan import PRICES
+from legroom.model.outcome import Outcome
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.named_runs import find_workload
@@ -35,90 +33,73 @@ from legroom.reading import read, read_all
 from legroom.rendering.console import say, status
 from legroom.rendering.training_display import display_for
 from legroom.training.choosing import words
-from legroom.training.prepare import Request, knob_after_failure, prepare
+from legroom.training.prepare import knob_after_failure, prepare
+from legroom.training.request import Training
 from legroom.training.run_folder import RunFolder
-from legroom.training.train import Ended, NextKnob, Training, is_finished, train, turned_knobs
+from legroom.training.supervise import ChildRecord
+from legroom.training.train import is_finished, train, turned_knobs
 from legroom.units import format_size, parse_size
 
 
-@dataclass(frozen=True)
-class Asked:
-    """The options of the command, as they were given."""
+def read_runs(
+    target: str, settings: Sequence[str], *, like: str | None, backend: str | None, cluster: str | None, sizes: bool,
+    laid_over: Callable[[Run], Run],
+) -> tuple[Run, list[Run], list[str]]:  # fmt: skip
+    """Return the run, those of the same workload to choose from, and what was noted while they were read.
 
-    target: str
-    timesteps: int | None
-    device: str
-    seed: int | None
-    out: Path | None
-    pictures: bool
-    resume: bool
-    plain: bool
-    checkpoint_every: int | None
-    fit: bool
-    retries: int
-    allow_changes: bool
-    backend: str | None
-    cluster: str | None
-    ram: str | None
-    vram: str | None
-    reserve: str
-    like: str | None
-    settings: list[str]
-    html: Path | None
-    force: bool
-    json: bool
-
-    def again(self) -> list[str]:
-        """Return the options that give the same run and budget to another command."""
-        budget = {"ram": self.ram, "vram": self.vram, "reserve": None if self.reserve == "0%" else self.reserve}
-        return repeated(self.settings, like=self.like, backend=self.backend, **budget)
-
-    def laid_over(self, run: Run) -> Run:
-        """Return the run with what the options say.
-
-        Raises:
-            BadInput: an option cannot be, or nothing says how long it trains.
-        """
-        if self.timesteps is not None:
-            run = run.replace(total_timesteps=self.timesteps)
-        if run.total_timesteps is None:
-            raise BadInput(f"{run.name} has no total_timesteps", path=run.source, hint="--timesteps N")
-        if self.device not in ("", "cpu", "cuda", "auto"):
-            raise BadInput(f"--device {self.device!r} is not known", hint="cpu, cuda or auto")
-        if self.device:
-            run = run.replace(device=self.device)
-        return run if self.seed is None else run.replace(seed=self.seed)
-
-
-def carry_out(given: Asked) -> int:
-    """Train, and return the exit code."""
-    check_writable("--html", given.html, force=given.force)
-    overrides = with_backend(split_settings(given.settings), given.backend, given.cluster)
+    Args:
+        laid_over: lays over a run what the options say.
+    """
+    overrides = with_backend(split_settings(settings), backend, cluster)
     with told_notes() as notes:
-        asked = given.laid_over(read(given.target, overrides=overrides, like=given.like))
+        asked = laid_over(read(target, overrides=overrides, like=like))
     asked = named_by_file(asked, run_file(asked))  # training trusts what it trains
-    others = _sizes(given.target, overrides, given.like) if given.fit else ()
-    request = Request(
-        asked, [given.laid_over(one) for one in others], given.out, resume=given.resume, plain=given.plain,
-        fit=given.fit, cluster=given.cluster, pictures=given.pictures, checkpoint_every=given.checkpoint_every,
-        allow_changes=given.allow_changes,
-    ).checked()  # fmt: skip
-    folder = request.folder(request.asked)
-    if given.resume and is_finished(folder, request.asked.total_timesteps):
-        return _already(folder, given.json)
-    machine, budget = _machine_and_budget(asked, given.ram, given.vram, given.reserve)
-    if given.vram is not None and choose_device(asked, machine) == "cpu":
+    others = _sizes(target, overrides, like) if sizes else ()
+    return asked, [laid_over(one) for one in others], notes
+
+
+def with_options(run: Run, timesteps: int | None, device: str, seed: int | None) -> Run:
+    """Return the run with what the options say.
+
+    Raises:
+        BadInput: an option cannot be, or nothing says how long it trains.
+    """
+    if timesteps is not None:
+        run = run.replace(total_timesteps=timesteps)
+    if run.total_timesteps is None:
+        raise BadInput(f"{run.name} has no total_timesteps", path=run.source, hint="--timesteps N")
+    if device not in ("", "cpu", "cuda", "auto"):
+        raise BadInput(f"--device {device!r} is not known", hint="cpu, cuda or auto")
+    if device:
+        run = run.replace(device=device)
+    return run if seed is None else run.replace(seed=seed)
+
+
+def carry_out(
+    asked: Training, target: str, *, ram: str | None, vram: str | None, reserve: str, again: Sequence[str], json: bool,
+    html: Path | None, notes: Sequence[str],
+) -> int:  # fmt: skip
+    """Train, and return the exit code.
+
+    Args:
+        again: options that give the same run to another command.
+    """
+    asked = asked.checked()
+    if asked.resume and is_finished(asked.folder, asked.run.total_timesteps):
+        return _already(asked.folder, json)
+    machine, budget = _machine_and_budget(asked.run, ram, vram, reserve)
+    if vram is not None and choose_device(asked.run, machine) == "cpu":
         why = "the run's device is cpu" if machine.gpus else "no GPU found on this machine"
-        fitting = shlex.join(["legroom", "fit", given.target, *given.again()])
-        tell(f"--vram {given.vram} is not used: {why}; what fits that GPU: {fitting}")
-    _check_possible(asked, machine, budget, given.ram)
-    training = prepare(request, machine, budget, Terminal(quiet=given.json))
+        limits = repeated((), ram=ram, vram=vram, reserve=None if reserve == "0%" else reserve)
+        fitting = shlex.join(["legroom", "fit", target, *again, *limits])
+        tell(f"--vram {vram} is not used: {why}; what fits that GPU: {fitting}")
+    _check_possible(asked.run, machine, budget, ram)
+    training = prepare(asked, machine, budget, Terminal(quiet=json))
     if training is None:
         return EXIT_FINDINGS
-    next_knob = knob_after_failure(training, machine, PRICES if given.allow_changes else PRICES[:2])
-    ended = _train(training, machine, next_knob, given)
-    report(ended, training, machine, given.target, json=given.json, html=given.html, notes=notes)
-    return ended.exit_code
+    outcome, record = _train(training, machine, ram, vram)
+    report(outcome, record, training, machine, target, json=json, html=html, notes=notes)
+    return outcome.exit_code
 
 
 class Terminal:
@@ -166,12 +147,12 @@ def _check_possible(run: Run, machine: Machine, budget: Budget, ram: str | None)
         raise LegroomError(f"does not fit: {run.name} needs about {need} of RAM, --ram gives {given}")
 
 
-def _train(training: Training, machine: Machine, next_knob: NextKnob | None, given: Asked) -> Ended:
+def _train(training: Training, machine: Machine, ram: str | None, vram: str | None) -> tuple[Outcome, ChildRecord]:
     run, predicted, folder = training.run, training.predicted, training.folder
-    limit = parse_size(given.ram, what="--ram") if given.ram is not None else None
+    limit = parse_size(ram, what="--ram") if ram is not None else None
     gpu_limit = machine.gpus[0].free if machine.gpus else None
-    if given.vram is not None and machine.gpus:
-        gpu_limit = parse_size(given.vram, what="--vram")
+    if vram is not None and machine.gpus:
+        gpu_limit = parse_size(vram, what="--vram")
     display = display_for(
         sys.stderr,
         run.name,
@@ -186,10 +167,10 @@ def _train(training: Training, machine: Machine, next_knob: NextKnob | None, giv
         display.say(f"training {run.name} in {folder.path}" + (f", with {words(knobs)}" if knobs else ""))
         if limit is not None:
             display.say(
-                f"limit {format_size(limit)} of host memory (--ram): watched, not enforced by the system; "
-                "where it is about to be reached, training continues from a checkpoint with less"
+                f"limit {format_size(limit)} of host memory (--ram): watched by legroom, not enforced by the system; "
+                "close to it, training restarts from a checkpoint with less memory"
             )
-        return train(training, display, next_knob=next_knob, retries=given.retries)
+        return train(training, display, next_knob=knob_after_failure(training, machine))
 
 
 def _already(folder: RunFolder, json: bool) -> int:

@@ -51,7 +51,7 @@ def check_writable(option: str, file: Path | None, *, force: bool = False) -> No
             head = there.read(_HEAD)
         if head and not _OURS.match(head):
             raise BadInput(
-                f"{option}: already exists, and is no file of legroom's", path=file, hint="--force overwrites it"
+                f"{option}: already exists and was not written by legroom", path=file, hint="--force overwrites it"
             )
 
 

@@ -62,19 +62,6 @@ class RayTimedOut(LegroomError):
     """A local Ray did not start in time: half a minute, which on a busy machine is too little now and then."""
 
 
-@dataclass(frozen=True)
-class NodeFacts:
-    """One node of a cluster as it declares itself to Ray."""
-
-    name: str
-    is_alive: bool
-    memory_nbytes: int
-    object_store_nbytes: int
-    cpus: float
-    gpus: float
-    node_id: str
-
-
 @contextmanager
 def ray_session(
     cluster: str = "local",
@@ -133,24 +120,6 @@ def ray_nodes() -> list[dict[str, Any]]:
     """Return the nodes of the connected cluster, the dead ones too, in Ray's words."""
     nodes: Callable[[], list[dict[str, Any]]] = ray.nodes  # which has no annotations
     return nodes()
-
-
-def cluster_of(session: RaySession) -> list[NodeFacts]:
-    """Return the nodes of the session's cluster, the dead ones too, by name."""
-    return sorted((_node_facts(node) for node in ray_nodes()), key=lambda node: (node.name, node.node_id))
-
-
-def _node_facts(node: Mapping[str, Any]) -> NodeFacts:
-    resources = node.get("Resources", {})
-    return NodeFacts(
-        name=node.get("NodeName") or node["NodeManagerAddress"],
-        is_alive=bool(node["Alive"]),
-        memory_nbytes=int(resources.get("memory", 0)),
-        object_store_nbytes=int(resources.get("object_store_memory", 0)),
-        cpus=float(resources.get("CPU", 0)),
-        gpus=float(resources.get("GPU", 0)),
-        node_id=node["NodeID"],
-    )
 
 
 def find_cluster(cluster: str) -> str:

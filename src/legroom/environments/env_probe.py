@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from legroom.environments.env_steps import Row, Streams, stored_dtype
-from legroom.environments.lean_meter import MaskMeter, Meter, measure_times
+from legroom.environments.lean_meter import Meter
 from legroom.model.evidence import LeanProbe
 from legroom.model.spaces import BoxSpace, Leaf
 from legroom.storing import column, ring
@@ -26,9 +26,7 @@ SLOW_S = 4.0  # but no longer than this,
 FEWEST_ROWS = 8  # which must be enough for these: fewer say nothing
 MOST_EPISODES, LEAST_EPISODES = 8, 2  # begun on purpose
 EPISODES_S = 0.15
-READING_S = 0.2
-KEPT_NBYTES = 128 << 20  # of plain rows for timing
-BATCH_NBYTES = 40 << 20  # of one batch for timing; malloc takes fresh pages for every block over 32 MiB
+KEPT_NBYTES = 64 << 20  # of plain rows
 SAMPLE_NBYTES = 64 << 20  # of observations that stand for other environments
 
 
@@ -42,7 +40,7 @@ def probe(envs: Sequence[Any], leaves: Mapping[str, Leaf], task: Mapping[str, An
     Args:
         envs: built environments; they are reset.
         leaves: the parts of the observation by key.
-        task: kind, frame_stack, normalize, batch, masked; see `sb3_env`.
+        task: kind, frame_stack, normalize; see `sb3_env`.
 
     Raises:
         TooSlowError: see there. Whatever the environments raise is passed on.
@@ -54,14 +52,11 @@ def probe(envs: Sequence[Any], leaves: Mapping[str, Leaf], task: Mapping[str, An
         return asdict(LeanProbe(kind, {}, steps=0, episodes=0))
     streams = Streams(envs, lean, frame_stack=frame_stack, normalize=task["normalize"], originals=kind == "replay")
     each = sum(prod(shape) * dtype.itemsize for shape, dtype in map(streams.stored, lean))
-    kept = max(2, min(MOST_ROWS, KEPT_NBYTES // (each * len(envs) * (1 if kind == "rollout" else 2))))
+    kept = max(2, min(MOST_ROWS, KEPT_NBYTES // (each * len(envs))))
     meters = {key: Meter(kind, *streams.stored(key), len(envs), kept) for key in lean}
-    feed = _Feed(kind, streams, meters, kept if task["masked"] else 0)
+    feed = _Feed(kind, streams, meters)
     feed.live()
     samples, openings = feed.other_episodes(frame_stack)
-    batch = max(1, min(task["batch"], BATCH_NBYTES // each))
-    timed: list[Meter | MaskMeter] = [*meters.values(), *([feed.masks] if feed.masks else [])]
-    times = measure_times(timed, batch, seconds=READING_S, flatten_limit_nbytes=BATCH_NBYTES)
     growths = {
         key: meter.growth([sample[key] for sample in samples], [opening[key] for opening in openings])
         for key, meter in meters.items()
@@ -76,7 +71,6 @@ def probe(envs: Sequence[Any], leaves: Mapping[str, Leaf], task: Mapping[str, An
             episode_mean=float(np.mean(lengths)) if lengths else 0.0,
             episode_std=float(np.std(lengths)) if lengths else 0.0,
             time_limit=streams.time_limit,
-            times=times,
         )
     )
 
@@ -89,9 +83,8 @@ def _stored_nbytes(leaf: Leaf, task: Mapping[str, Any]) -> int:
 class _Feed:
     """Takes rows from the environments to the meters."""
 
-    def __init__(self, kind: str, streams: Streams, meters: Mapping[str, Meter], masks_kept: int) -> None:
-        self.kind, self.streams, self.meters, self.masks_kept = kind, streams, meters, masks_kept
-        self.masks: MaskMeter | None = None
+    def __init__(self, kind: str, streams: Streams, meters: Mapping[str, Meter]) -> None:
+        self.kind, self.streams, self.meters = kind, streams, meters
         self.last: Row | None = None
         self.steps = 0
         self.lengths: list[int] = []
@@ -136,11 +129,6 @@ class _Feed:
         elif self.last is not None and not cut:
             for key, meter in self.meters.items():
                 meter.add(self.last.now[key], row.after[key], self.last.begun)
-        if row.masks is not None and self.masks_kept:
-            if self.masks is None:
-                n_envs, n_actions = row.masks.shape
-                self.masks = MaskMeter(n_envs, n_actions, self.masks_kept)
-            self.masks.add(row.masks)
         self.last = row
 
     def _each(self) -> list[dict[str, np.ndarray]]:

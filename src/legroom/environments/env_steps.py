@@ -31,13 +31,11 @@ class Row:
         now: observations [N, *stored], those of a new episode where one began.
         after: what followed the previous row's observations: as `now`, but the terminal observation where one ended.
         begun: how many environments begin an episode with `now`.
-        masks: action masks [N, actions], None without.
     """
 
     now: dict[str, np.ndarray]
     after: dict[str, np.ndarray]
     begun: int
-    masks: np.ndarray | None
 
 
 class Streams:
@@ -109,8 +107,7 @@ class Streams:
             frames = [one[key] if key else one for one in shown]
             last = {number: one[key] if key else one for number, one in terminals.items()}
             now[key], after[key] = part.see(frames, last)
-        masks = [function() for function in self._masks if function is not None]
-        return Row(now, after, begun, np.array(masks) if masks else None)
+        return Row(now, after, begun)
 
 
 class _Part:

@@ -1,29 +1,28 @@
-"""Measure what lean storage takes, in bytes and in time, of observations as they come.
+"""Measure what lean storage takes of observations as they come.
 
-The very classes that training uses are fed (`storing.column` for rollouts, `storing.ring` for replay); beside them a
-few rows go into plain arrays as SB3 would put them there, so that both are timed on the same data and in the same
-conditions; by the thread's own clock, since on a busy machine the wall's tells more about the others. Records are
-counted after every row, so that steps and beginnings of episodes can be told apart. What the index takes is computed
-from the versions of pages that a row added: its lists and its table are enlarged now and then by half or to the double,
-which has nothing to do with the row that happens to need it.
+The very classes that training uses are fed (`storing.column` for rollouts, `storing.ring` for replay); a few rows are
+also kept as they are, to be stored once more in another way. Records are counted after every row, so that steps and
+beginnings of episodes can be told apart. What the index takes is computed from the versions of pages that a row added:
+its lists and its table are enlarged now and then by half or to the double, which has nothing to do with the row that
+happens to need it.
+
+Nothing is timed: a second on a machine that is busy with other things told more about the others
+(`backends.sb3.bill.lean.storage_price`).
 """
 
-import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log, prod, sqrt
 from typing import Any, Literal
 
 import numpy as np
 
-from legroom.model.evidence import Growth, LeanTimes
+from legroom.model.evidence import Growth
 from legroom.storing.budget import Options, new_shelf
 from legroom.storing.column import Column
 from legroom.storing.core import Store
 from legroom.storing.outputs import Outputs
 from legroom.storing.ring import Ring
-from legroom.storing.small_arrays import Masks
 from legroom.storing.stacks import Stack, StackFinder
 
 WINDOWS = 8  # whose spread is the error of a step
@@ -38,9 +37,6 @@ SINGLE_PAGE_NBYTES = 16384  # of a frame; larger ones are cut
 SMALL_FRAME_NBYTES = 2048  # storing/_records.h
 SETTLED_SHARE = 0.8  # of a literal, what changes take on average where they may not exceed one
 OTHER_BEGINNINGS, FEW_ROWS = 8, 16  # tried, to see whether the same stack is always found
-LARGEST_HEAP_BLOCK = 31 << 20  # malloc maps larger blocks afresh every time
-CACHE_NBYTES = 48 << 20
-FEWEST_ROUNDS, LEAST_ROUNDS, MOST_ROUNDS = 2, 5, 100
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class _Mark:
 
 @dataclass(frozen=True)
 class _Entry:
-    """What one row did: the store before it, after its observation and after what followed; seconds.
+    """What one row did: the store before it, after its observation and after what followed.
 
     A rollout has nothing that followed: the two are the same.
     """
@@ -63,16 +59,13 @@ class _Entry:
     before: _Mark
     between: _Mark
     after: _Mark
-    seconds: float
-    plain_seconds: float | None
 
 
 class Meter:
-    """One part of the observations in lean storage, and its first `kept` rows in plain arrays.
+    """One part of the observations in lean storage, and its first `kept` rows in a plain array.
 
     Args:
         shape, dtype: of one observation as it is stored.
-        kept: rows to keep plainly, for timing.
     """
 
     def __init__(
@@ -83,49 +76,34 @@ class Meter:
         self.store: Column | Ring
         if kind == "rollout":
             self.store = Column(ROLLOUT_ROWS, n_envs, shape, dtype, Options(), Outputs(2))
-            self.plain = [np.zeros((kept, n_envs, *shape), dtype)]
         else:
             self.store = Ring(REPLAY_ROWS, n_envs, shape, dtype, Options(), Outputs(4))
-            # only a ring's first round meets untouched pages, while every rollout does: so they are touched here
-            self.plain = [np.ones((kept, n_envs, *shape), dtype) for _ in range(2)]
+        self.plain = np.zeros((kept, n_envs, *shape), dtype)
         self.rows = 0
         self._log: list[_Entry] = []
 
     def add(self, now: np.ndarray, after: np.ndarray, begun: int) -> None:
         """Store one row: observations, and for replay what followed; `begun` of them begin an episode."""
         row, found = self.rows, self.store.stack
-        lean_first = bool(row % 2)  # whoever comes second finds the observation in the cache
-        plain_s = None if lean_first else self._add_plainly(row, now, after)
+        if row < self.kept:
+            self.plain[row] = now
         before = self._mark() if row else None
-        between, seconds = self._add_leanly(row, now, after)
-        if lean_first:
-            plain_s = self._add_plainly(row, now, after)
+        between = self._add_leanly(row, now, after)
         self.rows += 1
         if self.store.stack != found:
             self._log.clear()  # all rows have just been stored again, now as frames
         elif before is not None:
             end = self._mark()
-            self._log.append(_Entry(begun, before, between or end, end, seconds, plain_s))
+            self._log.append(_Entry(begun, before, between or end, end))
 
-    def _add_leanly(self, row: int, now: np.ndarray, after: np.ndarray) -> tuple[_Mark | None, float]:
-        began = time.thread_time()
+    def _add_leanly(self, row: int, now: np.ndarray, after: np.ndarray) -> _Mark | None:
         if isinstance(self.store, Column):
             self.store[row] = now
-            return None, time.thread_time() - began
-        self.store.add(row, now, now)  # which takes no more than the observation
-        seconds = time.thread_time() - began
-        between = self._mark()
-        began = time.thread_time()
-        self.store.add(row, now, after)  # the last row may be written once more
-        return between, seconds + time.thread_time() - began
-
-    def _add_plainly(self, row: int, now: np.ndarray, after: np.ndarray) -> float | None:
-        if row >= self.kept:
             return None
-        began = time.thread_time()
-        for side, observations in zip(self.plain, (now, after), strict=False):
-            side[row] = np.array(observations)  # SB3's add() copies before it stores
-        return time.thread_time() - began
+        self.store.add(row, now, now)  # which takes no more than the observation
+        between = self._mark()
+        self.store.add(row, now, after)  # the last row may be written once more
+        return between
 
     def growth(self, samples: Sequence[np.ndarray], openings: Sequence[np.ndarray]) -> Growth:
         """Return the bytes that environments, steps and episodes take.
@@ -195,7 +173,7 @@ class Meter:
             # within a few changes: where nothing changes for long, it is not stacks that beginnings differ in
             for row in range(start, min(start + FEW_ROWS, rows)):
                 if finder.stack is None:
-                    finder.look(self.plain[0][row])
+                    finder.look(self.plain[row])
             found.add(finder.stack or self.store.stack)
         return found - {self.store.stack}
 
@@ -226,111 +204,15 @@ class Meter:
         made_of = (Options(), self.n_envs, self.item_nbytes, stack)
         store = new_shelf(*made_of, page_bytes=self.store.page_bytes, quick=isinstance(self.store, Ring)).store
         numbers, rows = np.empty(self.n_envs, np.uint32), min(self.kept, self.rows)
-        store.append_all(self.plain[0][0], numbers)
+        store.append_all(self.plain[0], numbers)
         before = _mark(store, self.n_envs)
         for row in range(1, rows):
-            store.append_all(self.plain[0][row], numbers)
+            store.append_all(self.plain[row], numbers)
         added, _ = self._added(before, _mark(store, self.n_envs), _version_times(store))
         return added / max(rows - 1, 1) / self.n_envs
 
-    def add_times(self) -> tuple[float, float]:
-        """Return the seconds of adding one observation, leanly and plainly."""
-        lean = [entry.seconds for entry in self._log]
-        plain = [entry.plain_seconds for entry in self._log if entry.plain_seconds is not None]
-        return _typical(lean) / self.n_envs, _typical(plain) / self.n_envs
-
-    def readers(self, batch: int) -> tuple[Callable[[], object], Callable[[], object]]:
-        """Return functions that make one batch of random observations, leanly and plainly, as tensors would need it."""
-        held, envs_ = min(self.kept, self.rows), self.n_envs
-        chosen = np.random.default_rng(0).integers(0, held * envs_, batch)
-        envs, rows = np.divmod(chosen, held)
-        if isinstance(self.store, Column):
-            column = self.store
-            flat = self.plain[0][:held].swapaxes(0, 1).reshape(held * envs_, *self.shape)
-            return lambda: column.read(rows, envs), lambda: np.array(flat[chosen])
-        ring, (now, after) = self.store, self.plain
-        return (
-            lambda: (ring.read(rows, envs, 0), ring.read(rows, envs, 1)),
-            lambda: (np.array(now[rows, envs, :]), np.array(after[rows, envs, :])),
-        )
-
-    def flatten_time(self, limit_nbytes: int) -> float:
-        """Return the seconds per observation of SB3's copy before a rollout is read."""
-        rows = max(1, min(self.kept, self.rows, limit_nbytes // (self.n_envs * self.item_nbytes)))
-        times = []
-        for _ in range(3):
-            began = time.thread_time()
-            self.plain[0][:rows].swapaxes(0, 1).copy()
-            times.append(time.thread_time() - began)
-        return statistics.median(times) / (rows * self.n_envs)
-
     def _mark(self) -> _Mark:
         return _mark(self.store.shelves[-1].store, self.n_envs)
-
-
-class MaskMeter:
-    """Action masks as bits, and as the float32 array of sb3-contrib; both sizes are known, only time is measured."""
-
-    def __init__(self, n_envs: int, n_actions: int, kept: int) -> None:
-        self.n_envs, self.kept, self.rows = n_envs, kept, 0
-        self.lean, self.plain = Masks(kept, n_envs, n_actions), np.ones((kept, n_envs, n_actions), np.float32)
-        self._seconds: list[float] = []
-        self._plain_seconds: list[float] = []
-
-    def add(self, masks: np.ndarray) -> None:
-        """Store one row of masks [N, actions]."""
-        if self.rows == self.kept:
-            return
-        for storage, seconds in ((self.lean, self._seconds), (self.plain, self._plain_seconds)):
-            began = time.thread_time()
-            storage[self.rows] = masks
-            seconds.append(time.thread_time() - began)
-        self.rows += 1
-
-    def add_times(self) -> tuple[float, float]:
-        """Return the seconds of adding one mask, leanly and plainly."""
-        return _typical(self._seconds) / self.n_envs, _typical(self._plain_seconds) / self.n_envs
-
-    def readers(self, batch: int) -> tuple[Callable[[], object], Callable[[], object]]:
-        """Return functions that make one batch of random masks, leanly and plainly."""
-        envs, rows = np.divmod(np.random.default_rng(0).integers(0, self.rows * self.n_envs, batch), self.rows)
-        return lambda: np.array(self.lean[rows, envs]), lambda: np.array(self.plain[rows, envs])
-
-
-def measure_times(
-    meters: Sequence[Meter | MaskMeter], batch: int, *, seconds: float, flatten_limit_nbytes: int
-) -> LeanTimes:
-    """Return what adding and reading one observation takes, all its parts together, within about so many seconds."""
-    adds = [meter.add_times() for meter in meters]
-    readers = [meter.readers(batch) for meter in meters]
-    lean: list[float] = []
-    plain: list[float] = []
-    held: list[object] = [None, None]  # a training loop holds its batch while the next one is made
-    for _ in range(2):  # once its two batches exist, lean storage writes into them for ever
-        held[0] = [lean_one() for lean_one, _ in readers]
-    np.ones(LARGEST_HEAP_BLOCK, np.uint8)  # once such a block is freed, malloc keeps smaller ones, as in any training
-    used = np.ones(CACHE_NBYTES // 8)  # an update empties the caches between two batches
-    until = time.perf_counter() + seconds
-    for number in range(MOST_ROUNDS):
-        late = time.perf_counter() - until
-        if (number >= LEAST_ROUNDS and late > 0) or (number >= FEWEST_ROUNDS and late > seconds):
-            break
-        for side, times in enumerate((lean, plain)):
-            used.sum()
-            began = time.thread_time()
-            held[side] = [pair[side]() for pair in readers]
-            times.append((time.thread_time() - began) / batch)
-    return LeanTimes(
-        add=sum(each[0] for each in adds),
-        plain_add=sum(each[1] for each in adds),
-        read=statistics.median(lean),
-        plain_read=statistics.median(plain),
-        plain_flatten=sum(
-            meter.flatten_time(flatten_limit_nbytes)
-            for meter in meters
-            if isinstance(meter, Meter) and isinstance(meter.store, Column)
-        ),
-    )
 
 
 def _mark(store: Store, n_envs: int) -> _Mark:
@@ -368,11 +250,3 @@ def _error_of_mean(values: np.ndarray) -> float:
     drift = abs(values[half:].mean() - values[:half].mean())
     means = np.array([part.mean() for part in np.array_split(values, min(WINDOWS, len(values)))])
     return float(max(drift, 2 * means.std(ddof=1) / sqrt(len(means))))
-
-
-def _typical(seconds: Sequence[float]) -> float:
-    """Return the median of means over windows: rare expensive rows count, a moment of another process does not."""
-    if not seconds:
-        return 0.0
-    parts = np.array_split(np.array(seconds), min(WINDOWS, len(seconds)))
-    return float(np.median([part.mean() for part in parts]))

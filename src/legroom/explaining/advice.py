@@ -22,6 +22,7 @@ _GPU_KINDS = ("cuda", "cublas", "jax")
 _LIMITED_KINDS = ("container", "slurm", "ray")  # their capacity is the budget of the host
 _SPILL_ABOVE = "4GiB"
 _FEW_ENVS = 1
+LEAST_SHARE = 0.05  # of a GPU, that others hold: less is a desktop, or a monitor
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,14 @@ class Context:
 
     Args:
         script: that was started, as it can be typed.
+        command: with which, and with its arguments where the log shows them.
         grabbing: settings of libraries in the log that take most of the GPU when they start.
         loads: it is about a DataLoader of PyTorch.
     """
 
     cause: Cause | None = None
     script: str | None = None
+    command: str = ""
     program: Program | None = None
     grabbing: tuple[Advice, ...] = ()
     loads: bool = False
@@ -59,7 +62,7 @@ class _Case:
     @property
     def command(self) -> str:
         """How the user's own program is started."""
-        return f"python {self.run}" if self.context.script else "YOUR COMMAND"
+        return self.context.command or "YOUR COMMAND"
 
     @property
     def foreign(self) -> Program | None:
@@ -70,6 +73,13 @@ class _Case:
     def outside(self) -> int:
         """What is held outside PyTorch, where it is more than CUDA itself takes."""
         return held if (held := self.found.outside or 0) >= MUCH else 0
+
+    @property
+    def crowded(self) -> bool:
+        """Whether ending other processes helps: what they hold makes room for the request, or is much."""
+        others, found = self.found.others or 0, self.found
+        enough = others + (found.free or 0) >= (found.requested or 0)
+        return bool(others) and (enough or others >= LEAST_SHARE * (found.capacity or 0))
 
     @property
     def mostly_outside(self) -> bool:
@@ -109,12 +119,12 @@ def _start(case: _Case) -> str:
     given = f"{option} {typed_size(room)} " if room else ""
     if found.kind in ("cuda", "cublas") and (case.foreign or case.mostly_outside):
         rehearsed = case.foreign is None or case.foreign.rehearsed
-        return f"legroom predict {given}-- {case.command}" if rehearsed else "nvidia-smi" if found.others else ""
+        return f"legroom predict {given}-- {case.command}" if rehearsed else "nvidia-smi" if case.crowded else ""
     if found.kind == "ray" and case.context.program is not RAY_RUNS:
         return ""  # Ray starts its workers elsewhere: what we start would not see them
     if case.context.loads or (case.foreign and found.kind != "jax"):
         return f"legroom watch -- {case.command}"
-    if case.context.script is None:
+    if not case.context.command:
         return f"legroom fit RUN {given}".rstrip()
     return f"legroom fit {given}-- {case.command}"  # takes any program; a script may be one that cannot be read
 
@@ -140,9 +150,9 @@ def _host(case: _Case) -> Iterator[Advice]:
         return
     said_nothing = cause not in ("rollout", "flatten", "replay", "sample")
     if said_nothing or cause in ("rollout", "flatten"):
-        yield case.turn("memory.rollout", "lean", "the rollout in a fraction, bit-equal, no flatten copy")
+        yield case.turn("memory.rollout", "lean", "lossless storage of the rollout, no flatten copy")
     if said_nothing or cause in ("replay", "sample"):
-        yield case.turn("memory.replay", "lean", "the replay in a fraction, bit-equal, next_obs shared")
+        yield case.turn("memory.replay", "lean", "lossless storage of the replay, next_obs stored once")
     if found.kind != "host-array":
         yield from _workers(case)
     yield case.turn("memory.max_bytes", _SPILL_ABOVE, "lean storage goes to disk above 4 GiB")
@@ -178,8 +188,8 @@ def _not_buffers(case: _Case) -> Iterator[Advice]:
 
 def _gpu(case: _Case) -> Iterator[Advice]:
     found, foreign = case.found, case.foreign
-    if found.others:
-        say = f"they hold {format_size(found.others)} (nvidia-smi names them): end them or use another GPU"
+    if case.crowded:
+        say = f"they hold {format_size(found.others or 0)} (nvidia-smi names them): end them or use another GPU"
         yield Advice("other processes", "free", say, "nvidia-smi")
     if _fragmented(found):
         if foreign:
@@ -188,7 +198,7 @@ def _gpu(case: _Case) -> Iterator[Advice]:
         else:
             yield case.turn("memory.expandable_segments", "true", "segments can grow: no fragments")
     if case.outside:
-        yield from case.context.grabbing or (foreign.gpu if foreign else _UNNAMED[bool(found.others) :])
+        yield from case.context.grabbing or (foreign.gpu if foreign else _UNNAMED[found.others is not None :])
         if foreign or case.mostly_outside:
             return
     if case.cause in _ON_GPU and case.context.program is not BASELINES:
@@ -235,14 +245,14 @@ def _fragmented(found: Explanation) -> bool:
 
 
 def _xla(case: _Case) -> Iterator[Advice]:
-    yield case.turn("memory.xla_preallocate", "false", "XLA leaves to others what it does not need")
+    yield case.turn("memory.xla_preallocate", "false", "XLA takes memory as needed, not 75 % at the start")
     yield case.turn("env.n_envs", "512", "fewer environments, where they are simulated on the GPU")
     yield case.turn("hyperparams.batch_size", "128", "a smaller minibatch")
 
 
 def _mps(case: _Case) -> Iterator[Advice]:
     yield case.turn("memory.micro_batch", "16", "a minibatch in pieces, the same gradient")
-    say = "the same memory, without the GPU's limit"
+    say = "host memory instead of GPU memory"
     yield Advice("device=cpu", "slower", say, f"legroom train {case.run} --device cpu")
     yield case.turn("hyperparams.batch_size", "32", "a smaller minibatch")
 

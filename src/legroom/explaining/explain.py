@@ -52,8 +52,8 @@ SILENT_S = 60.0  # a pipe that is open and to which nothing is written
 UNWRITTEN_S = 1.0  # a pipe without a writer
 MOST_PIPED_BYTES = 1 << 30  # what writes that much to a named pipe does not end
 OVERLAP_BYTES = 1 << 16  # a message that lies across two blocks is whole in one of them
-HOST_BUFFERS = "not on the GPU: SB3's replay or rollout buffer, which is in host memory; a smaller one frees none of it"
-NOT_KNOWN = "not known from this text: what took it, so the advice is general"
+HOST_BUFFERS = "not on the GPU: SB3's replay or rollout buffer is in host memory; shrinking it frees no GPU memory"
+NOT_KNOWN = "the text does not say what took the memory, so the advice is general"
 _ALLOCATIONS = {"host-array", "host-allocator", "cuda", "cublas", "mps", "jax"}  # a frame shows what allocated
 _UNSAID = ("cuda", "killed", "container", "slurm", "ray")  # only a traceback says what took it
 UNKNOWN = Explanation(
@@ -203,7 +203,7 @@ def _complete(log: Log, found: Reading) -> Explanation:
         cause = BY_SHAPE.get(dimensions[0].name)
     program = program_of(log, found.place, frames)
     context = Context(
-        cause, script_of(log, found.place, frames), program, grabbing(log, found.place),
+        cause, *script_of(log, found.place, frames), program, grabbing(log, found.place),
         loads="DataLoader" in said.summary + log.line(found.place),
     )  # fmt: skip
     notes = list(filter(None, (*said.notes, smaller(dimensions, said.dtype))))

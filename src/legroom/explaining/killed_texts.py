@@ -144,7 +144,7 @@ RECOGNISERS = (
     Recogniser("signal 9", ("killed", "sigkill", "signal 9", "signal: 9", "signal (9", "signal kill", "137", "-9"),
                _signal),
     Recogniser("Jupyter", ("kernel died", "the kernel appears to have died", "kernel has died"), says(
-        Rank.SIGNAL, "killed", "The notebook's kernel died: most often because memory ran out; not said here.",
+        Rank.SIGNAL, "killed", "The notebook's kernel died: most often because memory ran out; this text does not say.",
         certain=False,
     )),
 )  # fmt: skip

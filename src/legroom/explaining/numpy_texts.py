@@ -66,7 +66,7 @@ def _memory_error(log: Log, place: int) -> Reading | None:
         if seen
         else "Python asked the system for memory and was refused: most likely for an array; the text does not say."
     )
-    return reading(place, Rank.SAID, "host-array", f"{what} How much was asked is not said.", certain=False)
+    return reading(place, Rank.SAID, "host-array", f"{what} The text does not say how much.", certain=False)
 
 
 def _summary(size: int | None) -> str:

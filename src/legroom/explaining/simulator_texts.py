@@ -130,7 +130,7 @@ def _buffer(log: Log, place: int) -> Reading | None:
     size = f", at least {wanted:,}" if wanted else ""
     return reading(
         place, Rank.REFUSED, "simulator-buffer",
-        f"No memory ran out: a buffer of the simulator is too small for this scene and drops contacts. Raise "
+        f"Memory did not run out: a buffer of the simulator is too small for this scene and drops contacts. Raise "
         f"{setting}{size}; the buffer is allocated on the GPU.",
         advice=(
             remedy(f"{setting}={wanted}" if wanted else setting, "free", "a larger buffer, which loses no contacts"),
@@ -154,7 +154,7 @@ def _minibatches(log: Log, place: int) -> Reading | None:
     rule = "num_envs a multiple of the devices" if devices else "batch_size × num_minibatches a multiple of num_envs"
     return reading(
         place, Rank.REFUSED, "assertion",
-        f"No memory ran out: brax asserts {rule}, and says nothing more about it.",
+        f"Memory did not run out: brax asserts {rule}, without a message.",
         advice=(remedy("num_envs" if devices else "num_minibatches", "changes-learning", f"make {rule}"),),
     )  # fmt: skip
 

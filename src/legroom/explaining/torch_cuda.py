@@ -70,8 +70,9 @@ def _not_pytorch(
 ) -> tuple[int | None, int | None, list[str]]:
     """Return what other processes hold, what is held outside PyTorch besides, and what is to be said about both.
 
-    Inside a container PyTorch cannot tell its own process from others and lists it among them: where it names none as
-    its own, it is the one that holds at least what PyTorch has, if there is only one.
+    None: the text does not say; 0: nothing. Inside a container PyTorch cannot tell its own process from others and
+    lists it among them: where it names none as its own, it is the one that holds at least what PyTorch has, if there is
+    only one.
     """
     process = first_size(rf"this process has {SIZE} memory in use", message)
     listed = sorted(to_bytes(match[2]) or 0 for match in _OTHERS.finditer(message))
@@ -97,10 +98,10 @@ def _not_pytorch(
     outside = process - own if own is not None and process - own > 64 * MIB else None
     if own is not None and outside is not None and outside >= MUCH:
         engines = "a simulator (PhysX, Warp, a renderer), an engine (vLLM, XLA, TensorFlow) or another library in it"
-        has = f"{engines} has that; smaller batches free none of it"
+        has = f"{engines} has that; smaller batches do not free it"
         who = has if outside > own else f"CUDA itself with its graphs and NCCL, or {engines}; the text does not say"
         notes.append(f"{format_size(outside)} of this process is not PyTorch's: {who}")
-    return others or None, outside, notes
+    return others, outside, notes
 
 
 def _notes(

@@ -28,7 +28,7 @@ def grown(plan: Plan, predictor: Predictor) -> Plan:
     first = plan
 
     def fitting(run: Run) -> Run | None:
-        made = relimited(run, predictor)
+        made = relimited(run, predictor, first.budget)
         return made if fits(predictor.footprint(made), first.budget) is True else None
 
     ways_to_grow = backend_of(plan.run).ways_to_grow

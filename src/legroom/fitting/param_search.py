@@ -49,8 +49,10 @@ def find_largest(param: Param, attempt: Try, *, most: int = MOST_TRIES, likely: 
     except _Ended as ended:
         why = str(ended)
     best = search.trials.get(search.low) if search.low is not None else None
-    above = search.trials.get(search.high) if search.high is not None else None
-    return ParamSearch((param,), best, above, tuple(search.trials.values()), why=why)
+    above = [value for value, trial in search.trials.items() if trial.fits is False]
+    return ParamSearch(
+        (param,), best, search.trials[min(above)] if above else None, tuple(search.trials.values()), why=why
+    )
 
 
 def find_frontier(first: Param, second: Param, attempt: Callable[[Number, Number], Trial]) -> ParamSearch:
@@ -95,7 +97,7 @@ def nearest(values: Sequence[Number], wanted: float) -> int:
 
 
 class _Search:
-    """One search: what was tried, the largest value that fits, the smallest above it that does not."""
+    """One search: what was tried, the largest value that fits, the smallest above it that was not seen to."""
 
     def __init__(self, param: Param, attempt: Try, most: int) -> None:
         self.trials: dict[Number, Trial] = {}
@@ -121,6 +123,8 @@ class _Search:
         if self.low is not None and self._open(self._param.values) is not None:
             above = f"and {self.high}" if self.high is not None else "and the largest"
             raise _Ended(f"the program refuses many values: between {self.low} {above} only some were tried")
+        if self.high is not None and self.trials[self.high].unknown:
+            raise _Ended(self._unknown(self.trials[self.high]))
 
     def _grids(self) -> Iterator[Sequence[Number]]:
         values = self._param.values
@@ -239,14 +243,17 @@ class _Search:
             self._refused_in_a_row += 1
             return trial
         self._refused_in_a_row = 0
-        if trial.unknown:
-            reasons = "; ".join(trial.prediction.footprint.unknown) or "no budget is known"
-            raise _Ended(f"unknown whether {self._param.name}={value} fits: {reasons}")
+        if trial.unknown and self.low is None:
+            raise _Ended(self._unknown(trial))
         if trial.fits and (self.low is None or value > self.low):
             self.low = value
-        elif trial.fits is False and (self.high is None or value < self.high):
-            self.high = value
+        elif not trial.fits and (self.high is None or value < self.high):
+            self.high = value  # where that is unknown, smaller values may still be known
         return trial
+
+    def _unknown(self, trial: Trial) -> str:
+        reasons = "; ".join(trial.prediction.footprint.unknown) or "no budget is known"
+        return f"unknown whether {self._param.name}={trial.params[self._param.name]} fits: {reasons}"
 
 
 def _places(trial: Trial) -> list[tuple[int, int, int]]:

@@ -26,10 +26,10 @@ def priced(run: Run, evidence: Evidence, budget: Budget) -> Prediction:
     backend = backend_of(run)
     footprint, freely, lean = add_up(run, evidence), backend.with_free_savings(run, evidence), None
     for knob in backend.knobs:
-        if knob.slowdown is not None and any(True for _ in knob.ladder(run, evidence)):
+        if knob.asks_probe and any(True for _ in knob.ladder(run, evidence)):
             turned = next(knob.ladder(freely, evidence), freely)
             price = knob.price_for(run, evidence)
-            lean = LeanOption(add_up(turned, evidence), price, knob.slowdown(run, evidence))
+            lean = LeanOption(add_up(turned, evidence), price, evidence.lean is not None)
     return Prediction(
         run=run,
         footprint=footprint,

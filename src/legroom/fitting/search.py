@@ -24,6 +24,7 @@ from legroom.model.plan import PRICES, Change, Plan, Price, Turn
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits, refused_array
 from legroom.plugins import plugged_knobs
+from legroom.units import MIB, format_size
 
 WORTH_TURNING = 1e-4  # of the budget: less is noise of the prediction
 MOST_COMBINATIONS = 4_096
@@ -48,7 +49,7 @@ def refuse_unfittable(*runs: Run) -> None:
     """
     for run in runs:
         if (backend := backend_of(run)).spreads:
-            what = f"fit does not turn {backend.title}'s settings"
+            what = f"fit cannot change {backend.title}'s settings"
             raise BadInput(what, path=run.source, hint=f"legroom predict says what {run.name} needs")
 
 
@@ -90,12 +91,14 @@ def fit(
             if len(without) < len(repairs) + len(steps):  # a knob has changed what was to be mended
                 mended, repairs, steps = run, [], without
         fitted = _replayed(mended, steps)
-        fitted, steps = _with_storage_limit(fitted, steps, predictor)
+        fitted, steps = _with_storage_limit(fitted, steps, predictor, budget)
     _refuse_guesses(fitted, budget, predictor)
     before = predictor.footprint(run)
     turns = _turns(run, repairs, steps, predictor)
     after = predictor.footprint(fitted)
     notes = _uncounted(fitted, predictor)
+    if fitted.memory.max_bytes is not None and not after.band(Phase.UPDATE, (Place.DISK,)).high:
+        notes = (*notes, f"lean storage beyond {format_size(fitted.memory.max_bytes)} would go to disk")
     if needed and search.unfinished:
         notes = (*notes, f"only the {MOST_COMBINATIONS:,} most promising combinations were tried")
     return Plan(run, fitted, before, after, budget, search.fits(fitted), turns, needed, notes)
@@ -310,9 +313,9 @@ def _needs(footprint: Footprint) -> dict[str, int]:
     return {"host": footprint.host.high, **gpu}
 
 
-def _with_storage_limit(run: Run, steps: list[Step], predictor: Predictor) -> tuple[Run, list[Step]]:
+def _with_storage_limit(run: Run, steps: list[Step], predictor: Predictor, budget: Budget) -> tuple[Run, list[Step]]:
     """Return the run with a limit for its lean storage, and the step that turned it on with that limit along."""
-    limited = relimited(run, predictor)
+    limited = relimited(run, predictor, budget)
     along = differences(run, limited)
     for at, step in enumerate(steps):
         if along and step.changes[0].key in ("memory.rollout", "memory.replay"):
@@ -320,16 +323,21 @@ def _with_storage_limit(run: Run, steps: list[Step], predictor: Predictor) -> tu
     return limited, steps
 
 
-def relimited(run: Run, predictor: Predictor) -> Run:
-    """Return the run with what is counted for lean storage as its limit: where a probe was wrong, it spills.
+def relimited(run: Run, predictor: Predictor, budget: Budget) -> Run:
+    """Return the run with a limit for its lean storage, beyond which it spills: where a probe was wrong, it still fits.
 
-    Not where the limit would leave room for a decoded copy: what is counted without a probe is the most there can be.
+    The limit is what is counted and what the budget leaves besides, without that where it would be used for a decoded
+    copy. None where even the first has such room: what is counted without a probe is the most there can be.
     """
     if run.memory.max_bytes is not None:
         return run
-    counted = backend_of(run).spillable_nbytes(run, predictor.evidence(run))
-    limited = with_settings(run, memory={"max_bytes": counted}) if counted else run
-    return limited if needed_in_all(predictor.footprint(limited)) <= needed_in_all(predictor.footprint(run)) else run
+    counted, before = backend_of(run).spillable_nbytes(run, predictor.evidence(run)), predictor.footprint(run)
+    left = 0 if budget.ram is None else max(budget.usable(budget.ram) - before.host.high, 0) // MIB * MIB
+    for most in dict.fromkeys((counted + left, counted)) if counted else ():
+        limited = with_settings(run, memory={"max_bytes": most})
+        if needed_in_all(predictor.footprint(limited)) <= needed_in_all(before):
+            return limited
+    return run
 
 
 def unlimited(run: Run, predictor: Predictor) -> Run:

@@ -3,7 +3,7 @@
 The parent compares them with the source: what a training has not reached yet may take more than what it has. Lines are
 of interest from the first optimizer step on; what ran before is over. Python 3.12 and newer say each line once, at no
 cost after that. Older ones trace, which slows Python code down: so tracing ends once no new line came for a while, and
-begins again when memory is requested at a new place.
+begins again when memory is requested at a new place. Lines that request memory of the GPU are seen all the time.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class ExecutedLines:
             self._begun = True
             self._begin(steps)
         elif _MONITORING is None:
+            self._see_requests()
             self._trace_for_a_while(steps)
         if self._new:
             new, self._new = self._new, {}
@@ -69,12 +70,24 @@ class ExecutedLines:
         return found
 
     def _add(self, code: Any, line: int) -> None:
-        seen = self._seen.setdefault(code.co_filename, set())
+        self._add_line(code.co_filename, line)
+
+    def _add_line(self, file: str, line: int) -> None:
+        seen = self._seen.setdefault(file, set())
         if line not in seen:
             seen.add(line)
-            self._new.setdefault(code.co_filename, []).append(line)
+            self._new.setdefault(file, []).append(line)
+
+    def _see_requests(self) -> None:
+        """Add the lines at which memory of the GPU was requested since the last step."""
+        places = self._follower.sites
+        for number in places.asked:
+            for file, line in places.lines[number]:
+                self._add_line(file, line)
+        places.asked.clear()
 
     def _begin(self, steps: int) -> None:
+        self._follower.sites.asked.clear()
         modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
         for file in modules:  # functions of these may be called later
             if isinstance(file, str) and os.path.isabs(file) and sites._kind(file) == sites._USER:

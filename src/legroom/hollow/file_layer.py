@@ -126,13 +126,16 @@ class Layer:
     def place(self, name: str) -> str:
         """Return where to make something; its folder is there where the program sees one."""
         parent = os.path.dirname(name)
-        if os.path.exists(os.path.join(self.root, FULL)):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
+        self.refuse_if_full(name)
         if not os.access(self.found(parent), os.W_OK) and os.path.isdir(self.found(parent)):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
         if os.path.isdir(self.found(parent)):
             self._folders(parent)
         return self.files + name
+
+    def refuse_if_full(self, path: str) -> None:
+        if os.path.exists(os.path.join(self.root, FULL)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     def _folders(self, name: str) -> None:
         if not os.path.isdir(self.files + name):

@@ -31,7 +31,7 @@ MALLOC_BYTES = 16  # that glibc keeps beside a block
 TENSOR_BYTES = 448  # of a tensor and its storage in C++: 100,000 of them, 2026-11, torch 2.13
 TELLER = "legroom_filling_buffers"  # a function of a module: its buffers that fill, as plain data
 LEAN_ERROR = 1.5  # what a row takes later, at most, of what it takes now: other policies see other things
-_CONTAINERS = (deque, list, dict, set, OrderedDict, defaultdict, Counter)
+_CONTAINERS = frozenset((deque, list, dict, set, OrderedDict, defaultdict, Counter))
 _STORING = ("append", "appendleft", "extend", "insert", "push", "add", "setdefault")
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _SKIPPED = (type, type(sys), type(lambda: 0), type(len))
@@ -62,9 +62,10 @@ class GrowingContainers:
         self._next = time.monotonic() + max(EVERY_S, COST_SHARE * (time.thread_time() - began))
 
     def _look(self, steps: int) -> None:
-        lengths, before, grown = {}, self._lengths, []
-        for each in itertools.chain(gc.get_objects(), _dicts_in_sight()):
-            if type(each) in _CONTAINERS and len(each) >= LEAST_ELEMENTS and id(each) not in lengths:
+        lengths, before, grown, known = {}, self._lengths, [], gc.get_objects()
+        containers = itertools.compress(known, map(_CONTAINERS.__contains__, map(type, known)))  # of some 300,000
+        for each in itertools.chain(containers, _dicts_in_sight()):
+            if len(each) >= LEAST_ELEMENTS and id(each) not in lengths:
                 lengths[id(each)] = len(each)
                 if len(each) > before.get(id(each), sys.maxsize):
                     grown.append(each)

@@ -238,6 +238,9 @@ def _begin(command: list[str], spec: dict[str, Any], told: int) -> None:
             except (OSError, AttributeError) as error:  # AttributeError: a C library without these functions
                 _tell(told, no_view=str(error))
                 os._exit(127)
+        if spec["files"] == "redirected":  # temporary files are handed to programs that are not Python
+            os.environ["TMPDIR"] = os.path.join(spec["folder"], "layer", "tmp")
+            os.makedirs(os.environ["TMPDIR"])
         os.environ["LEGROOM_REHEARSAL_FILES"] = spec["files"]
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)

@@ -117,6 +117,8 @@ class Redirection:
     def _open(self, original: Any, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         layer, name = self.layer, self.layer.name(path, dir_fd, not flags & os.O_NOFOLLOW)
         if name is None:
+            if flags & WRITING and os.fsdecode(path).startswith(layer.root):  # temporary files
+                layer.refuse_if_full(path)
             return original(path, flags, mode, **({} if dir_fd is None else {"dir_fd": dir_fd}))
         there = layer.found(name)
         if not flags & WRITING or (os.path.isdir(there) and not flags & getattr(os, "O_TMPFILE", 0)):

@@ -19,7 +19,8 @@ _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _INSTALLED = tuple(
     {
-        os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ""),  # an editable install of ours
+        os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + rest, "")
+        for rest in ("", "_workloads")  # an editable install of ours
     }
     | {
         os.path.join(folder, "")
@@ -42,6 +43,8 @@ class Sites:
         self.caller: Any = None  # the frame that a thread of ours works for
         self._kinds: dict[Any, int] = {_MODULE_CALL: _MODULE}
         self._numbers: dict[Any, int] = {}
+        self.lines: list[list[tuple[str, int]]] = []  # of the user's frames, by number
+        self.asked: set[int] = set()  # since whoever wants to know emptied it
         self._paths: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
     def here(self) -> int:
@@ -73,7 +76,9 @@ class Sites:
         if number is None:
             number = self._numbers[key] = len(self._numbers)
             frames = [[code.co_filename, _line(code, at), code.co_name] for code, at in found]
+            self.lines.append([(file, line) for file, line, _ in frames if _kind(file) == _USER])
             self._announce(number, frames, None if module is None else self._path(module))
+        self.asked.add(number)
         return number
 
     def where(self) -> tuple[str, int]:

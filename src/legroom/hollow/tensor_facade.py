@@ -120,6 +120,18 @@ def _properties(follower: Follower) -> None:
         return raw_resize(self, nbytes)
 
     storage.resize_ = resize
+    raw_new = storage.__new__
+
+    def new(kind: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+        card = card_device(follower, device) if follower.following and not here.inside else None
+        if card is None:
+            return raw_new(kind, *args, **({} if device is None else {"device": device}), **kwargs)
+        content = args[0] if args else kwargs.get("size", 0)
+        sized = isinstance(content, int)
+        bytes_ = (torch.empty if sized else torch.tensor)(content, dtype=torch.uint8, device=card)
+        return bytes_.untyped_storage()
+
+    storage.__new__ = staticmethod(new)
     data = _Base.data
 
     def set_data(self: Any, value: Any) -> None:

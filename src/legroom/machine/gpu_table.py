@@ -214,7 +214,7 @@ def ambiguity(text: str) -> str | None:
     if stated_gb is not None or len(others) == 1:
         return None
     other = " or ".join(f"{text} {gpu.nominal_gb}GB" for gpu in others if gpu != taken)
-    return f"--gpu {text!r} is taken for the one with {taken.nominal_gb} GB; there is also {other!r}"
+    return f"--gpu {text!r} means the one with {taken.nominal_gb} GB; there is also {other!r}"
 
 
 def multiprocessors_of(gpu: Gpu) -> int | None:

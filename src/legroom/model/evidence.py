@@ -137,21 +137,6 @@ class Growth:
 
 
 @dataclass(frozen=True)
-class LeanTimes:
-    """Seconds per observation, all its parts together: lean storage, and plain arrays doing what SB3 does.
-
-    Args:
-        plain_flatten: SB3's copy of a whole rollout, once before it is read.
-    """
-
-    add: float
-    read: float
-    plain_add: float
-    plain_read: float
-    plain_flatten: float = 0.0
-
-
-@dataclass(frozen=True)
 class LeanProbe:
     """What stepping the environment for a moment told about lean storage.
 
@@ -160,7 +145,6 @@ class LeanProbe:
         steps: environment steps taken, all environments together, with random actions.
         episodes: how many episodes ended in them; `episode_mean` and `episode_std` are of their lengths.
         time_limit: steps after which an episode is cut off, where the environment says so.
-        times: None where nothing could be timed.
     """
 
     kind: Literal["rollout", "replay"]
@@ -170,7 +154,6 @@ class LeanProbe:
     episode_mean: float = 0.0
     episode_std: float = 0.0
     time_limit: int | None = None
-    times: LeanTimes | None = None
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ class Explanation:
         free: what the text says was still free.
         allocated: what was in use: by PyTorch on the card, by the process that was killed, on the node.
         reserved_unallocated: held by PyTorch's allocator and not in use.
-        others: held by other processes on the same GPU.
+        others: held by other processes on the same GPU; 0 where the text says that there are none.
         outside: held outside PyTorch: by CUDA and libraries in this process, or where the text does not say by whom.
         certain: False where the text allows another reading; `summary` then says so.
         summary: one or two sentences in plain words.

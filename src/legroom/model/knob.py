@@ -24,8 +24,7 @@ class Knob:
         say: what it does and what it costs, for the person who reads the plan.
         ladder: its settings for a run, from the least turned to the most; none where it does nothing.
         exact: whether results stay equal to the bit, up to rounding, or not.
-        slowdown: how long the work it concerns takes with it, relative to without, as a probe of the environment
-            measured it; None where it was not measured. A knob with it is `slower` unless that is at most 1.
+        probed_price: what it costs a run, as a probe of the environment tells; None where no probe decides.
         also: keys that it turns instead of `key` in runs of other algorithms.
         counted: whether predictions show what it saves.
         starts_over: whether what was learned before it was turned is of no use after: no retreat turns it.
@@ -36,7 +35,7 @@ class Knob:
     exact: Exact
     say: str
     ladder: Callable[[Run, Evidence], Iterator[Run]]
-    slowdown: Callable[[Run, Evidence], float | None] | None = None
+    probed_price: Callable[[Run, Evidence], Price] | None = None
     also: tuple[str, ...] = ()
     counted: bool = True
     starts_over: bool = False
@@ -44,7 +43,7 @@ class Knob:
     @property
     def asks_probe(self) -> bool:
         """Whether its price depends on what a probe of the environment measures."""
-        return self.slowdown is not None
+        return self.probed_price is not None
 
     @property
     def unprobed_price(self) -> Price:
@@ -53,10 +52,7 @@ class Knob:
 
     def price_for(self, run: Run, evidence: Evidence) -> Price:
         """Return what it costs this run."""
-        if self.slowdown is None:
-            return self.price
-        measured = self.slowdown(run, evidence)
-        return self.price if measured is not None and measured <= 1.0 else "slower"
+        return self.price if self.probed_price is None else self.probed_price(run, evidence)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
-from legroom.errors import BadInput
+from legroom.errors import EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
 from legroom.model.data import Between, Data
 from legroom.model.files import read_document, write_whole
 from legroom.model.sealed import seal, unseal
@@ -116,6 +116,11 @@ class Outcome(Data):
     micro_batch: tuple[tuple[Count, Count], ...] | None = None
     versions: dict[str, str] = field(default_factory=dict)
     legroom: Literal[1] = 1
+
+    @property
+    def exit_code(self) -> int:
+        """Return what `legroom train` ends with."""
+        return {"finished": EXIT_GOOD, "stopped": EXIT_INTERRUPTED, "failed": EXIT_TRAINING_FAILED}[self.status]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data in the contract's order of keys; a number that is not finite becomes null."""

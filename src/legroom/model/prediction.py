@@ -15,12 +15,12 @@ class LeanOption:
     """What lean storage would do for a run that has not got it, on top of every free saving.
 
     Args:
-        slowdown: how long storing and reading take, relative to plain arrays; None where it was not measured.
+        measured: whether a probe of the environment told how much its observations have in common.
     """
 
     footprint: Footprint
     price: Price
-    slowdown: float | None
+    measured: bool
 
 
 @dataclass(frozen=True)

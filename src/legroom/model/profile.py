@@ -47,6 +47,8 @@ class Leak:
             about to settle; `ok`: it does not grow.
         interval: between these the bytes per step lie.
         lines: the lines that leave memory behind, largest first; only looked for after a verdict other than `ok`.
+        kept_in: containers that grow with the steps, the fastest first, by the name under which they are kept; only
+            looked for with the lines.
         found_by: `memray` or `tracemalloc`; empty where no line was looked for.
         why: the verdict in words, and what kept lines from being found.
         steps_left: after about so many steps this machine has no memory left; None where nothing says so.
@@ -56,6 +58,7 @@ class Leak:
     bytes_per_step: float
     interval: tuple[float, float]
     lines: tuple[LeakLine, ...] = ()
+    kept_in: tuple[str, ...] = ()
     found_by: str = ""
     why: str = ""
     steps_left: int | None = None

@@ -21,6 +21,7 @@ class Budget:
     ram_origin: str = ""
     vram_origin: str = ""
     mappable: int | None = None  # what Linux maps in one piece: RAM and swap of the machine; None: `ram`
+    host_only: bool = False  # the question is about host memory alone, whatever a GPU has to hold
 
     def usable(self, nbytes: int) -> int:
         return int(nbytes * (1 - self.reserve))
@@ -35,7 +36,7 @@ def fits(footprint: Footprint, budget: Budget) -> bool | None:
     if footprint.refused:
         return False
     verdicts = [host_fits(footprint, budget)]
-    if footprint.gpu is not None:
+    if footprint.gpu is not None and not budget.host_only:
         verdicts.append(gpu_fits(footprint, budget))
     return False if False in verdicts else None if None in verdicts else True
 
@@ -50,14 +51,15 @@ def refused_array(footprint: Footprint, budget: Budget) -> str:
     if most is None or footprint.largest_array <= most:
         return ""
     name = next(item.name for item in footprint.items if item.reserved == footprint.largest_array)
-    return f"NumPy refuses {name} when it is made, {format_size(footprint.largest_array)} in one array"
+    return f"NumPy cannot allocate {name}: {format_size(footprint.largest_array)} in one array"
 
 
 def host_fits(footprint: Footprint, budget: Budget) -> bool | None:
     """Return the same for host memory alone, where the networks are if there is no GPU."""
     if refused_array(footprint, budget):
         return False
-    guessed = footprint.unseen or (footprint.unknown and footprint.gpu is None) or fits_closely(footprint, budget)
+    alone = footprint.gpu is None or budget.host_only
+    guessed = footprint.unseen or (footprint.unknown and alone) or fits_closely(footprint, budget)
     return _judged(footprint.host.high, budget.ram, budget, guessed=bool(guessed))
 
 

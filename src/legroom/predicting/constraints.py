@@ -37,8 +37,8 @@ def keys_without_effect(run: Run) -> Iterator[tuple[tuple[str, ...], str, str]]:
     if run.checkpoint and run.checkpoint.replay_buffer and algorithm.family != "off-policy":
         yield (
             ("checkpoint", "replay_buffer"),
-            f"saving the replay buffer has no effect with {algorithm.name}, which has none: it neither costs memory "
-            "nor time",
+            f"saving the replay buffer has no effect with {algorithm.name}, which has none: it costs neither "
+            "memory nor time",
             "remove it",
         )
     if run.env.start_method and run.env.workers == "dummy":

@@ -264,8 +264,8 @@ def _episodes(run: Run, env: EnvLook | None) -> Iterator[str]:
         return
     if storage.steps * run.env.n_envs * backend.stored_observation(run).nbytes >= MUCH_STORED:
         yield (
-            f"a rollout of {storage.steps:,} steps holds several episodes: those that ended when it was stepped at "
-            f"random had about {mean:,.0f}. It need not hold whole ones, and a shorter rollout takes less memory"
+            f"a rollout of {storage.steps:,} steps holds several episodes: with random actions they lasted "
+            f"about {mean:,.0f}. Rollouts need not hold whole episodes; shorter ones take less memory"
         )
 
 

@@ -20,7 +20,7 @@ def allocator_items(items: Iterable[Item], context: Item) -> Iterator[Item]:
     """What comes to the program's own arrays on a card."""
     yield Item(
         "gpu.library workspaces", WORKSPACE_NBYTES, Place.GPU, known=Known.DEFAULT, error=WORKSPACE_NBYTES,
-        why="cuBLAS, cuDNN, cuSOLVER and the timing of kernels: from none to twice this; varies by card and version",
+        why="cuBLAS, cuDNN, cuSOLVER and the timing of kernels: a guess, 0 to 2× this; varies by GPU and version",
     )  # fmt: skip
     on_card = [item for item in items if item.place is Place.GPU]
     for phase in Phase:
@@ -29,5 +29,5 @@ def allocator_items(items: Iterable[Item], context: Item) -> Iterator[Item]:
         if unused > 0:
             yield Item(
                 "gpu.beyond XLA's share", unused, Place.GPU, phases=(phase,), known=Known.ARITHMETIC,
-                why=f"XLA's allocator takes at most {XLA_SHARE:.0%} of the card (XLA_PYTHON_CLIENT_MEM_FRACTION)",
+                why=f"XLA's allocator takes at most {XLA_SHARE:.0%} of the GPU (XLA_PYTHON_CLIENT_MEM_FRACTION)",
             )  # fmt: skip

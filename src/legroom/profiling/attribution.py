@@ -24,8 +24,8 @@ SEEN_SHARE = 0.5  # of the growing C memory: below that the tracker has missed w
 
 def attribute(
     env: Mapping[str, Any], *, steps_per_s: float, episode_steps: float, malloc_per_step: float, frames: int, seed: int
-) -> tuple[tuple[LeakLine, ...], str, str]:
-    """Return the lines, largest first, what found them, and why there are none where something went wrong.
+) -> tuple[tuple[LeakLine, ...], tuple[str, ...], str, str]:
+    """Return the lines, largest first, what keeps it, what found them, and why there are none where that went wrong.
 
     Args:
         env: as `loading.env_task` makes it.
@@ -41,7 +41,7 @@ def attribute(
     tracked = max(20, min(wanted, affordable))
     warm_up = min(WARM_UP_STEPS, max(frames // 4, 1), max(affordable, 20))
     lines: list[LeakLine] = []
-    tools, why = [], ""
+    tools, kept_in, why = [], tuple[str, ...](), ""
     searches = [("lines", {"PYTHONMALLOC": "malloc"}, {}), ("c_lines", {}, {"expected": malloc_per_step})]
     for what, variables, more in searches:
         if what == "c_lines" and sum(line.bytes_per_step for line in lines) >= SEEN_SHARE * malloc_per_step:
@@ -60,6 +60,7 @@ def attribute(
         except LegroomError as failed:
             why = f"the lines could not be found: {failed}"
             continue
+        kept_in = kept_in or tuple(answer.get("kept_in", ()))
         known = {(line.file, line.line) for line in lines}
         found = [LeakLine(**line) for line in answer["lines"] if (line["file"], line["line"]) not in known]
         lines += found
@@ -67,4 +68,4 @@ def attribute(
     lines.sort(key=lambda line: -line.bytes_per_step)
     if not lines and not why:
         why = f"no line was seen to leak in {tracked:,} steps"
-    return tuple(lines), " and ".join(tools), why
+    return tuple(lines), kept_in, " and ".join(tools), why

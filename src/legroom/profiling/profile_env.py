@@ -167,7 +167,7 @@ def measure_leak(
     leak = as_leak(measured["verdict"], measured["why"])
     if find_lines and leak.verdict != "ok":
         tell(f"looking for the lines that leak in {task['id']}")
-        lines, found_by, why = attribute(
+        lines, kept_in, found_by, why = attribute(
             task,
             steps_per_s=measured["steps_per_s"],
             episode_steps=measured["steps"] / max(measured["episodes"], 1),
@@ -175,7 +175,9 @@ def measure_leak(
             frames=frames,
             seed=seed,
         )
-        leak = replace(leak, lines=lines, found_by=found_by, why="; ".join(filter(None, (leak.why, why))))
+        leak = replace(
+            leak, lines=lines, kept_in=kept_in, found_by=found_by, why="; ".join(filter(None, (leak.why, why)))
+        )
     return Profile(
         env=task["id"],
         steps=measured["steps"],

@@ -9,6 +9,9 @@ Python keeps freed dicts, tuples, lists and floats for the next that needs one; 
 did not allocate it, and the blame would go to the line that did. A full collection throws them away, so there is one
 after every tracked step.
 
+Beside the lines, the lists, dicts, sets and deques that have more entries after either half are named by what refers to
+them: where the line allocates is often far from what keeps the object.
+
 One live object of an environment is no leak, so a line counts only where it left something behind in both halves of the
 tracked steps; the shares of the halves are compared by steps.
 """
@@ -16,21 +19,24 @@ tracked steps; the shares of the halves are compared by steps.
 from __future__ import annotations
 
 import gc
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from legroom.profiling.own_frames import Frame, env_folders, library_folders, own_frame
 from legroom.profiling.stepping import SEED, Stepper
 
-MOST_LINES = 10
+MOST_LINES, MOST_CONTAINERS = 10, 3
 LEAST_SHARE = 0.02  # of the largest line
 LEAST_PER_STEP = 0.25  # bytes
 TRACEMALLOC_FRAMES = 25
+
+_CONTAINERS = (list, dict, set, deque)
 
 Sizes = dict[Frame, int]
 Located = Callable[[list[Frame]], Frame | None]
@@ -39,7 +45,7 @@ Located = Callable[[list[Frame]], Frame | None]
 def find_lines(
     env: Any, built_from: dict[str, Any], folder: str, *, warm_up: int, steps: int, seed: int = SEED, tool: str = ""
 ) -> dict[str, Any]:
-    """Return `{"found_by", "lines"}`: the lines that leave memory behind, largest first.
+    """Return `{"found_by", "lines", "kept_in"}`: lines that leave memory behind, largest first; what grew meanwhile.
 
     Args:
         warm_up: steps before anything is tracked.
@@ -55,6 +61,8 @@ def find_lines(
     stepper = Stepper(env, seed=seed)
     stepper.advance(warm_up)
     gc.collect()
+    containers = [each for each in gc.get_objects() if isinstance(each, _CONTAINERS)]
+    sizes_then = [[len(each) for each in containers]]
     gc.freeze()  # makes the many collections that follow cheap
     halves: list[Sizes] = []
     half = max(1, steps // 2)
@@ -66,9 +74,35 @@ def find_lines(
                     stepper.advance(1)
                     gc.collect()
             halves.append(sizes)
+            sizes_then.append([len(each) for each in containers])
     finally:
         gc.unfreeze()
-    return {"found_by": tool, "lines": _rank(halves, half)}
+    grew = [
+        (after - middle, number)
+        for number, (before, middle, after) in enumerate(zip(*sizes_then, strict=True)) if before < middle < after
+    ]  # fmt: skip
+    named = {_name_of(containers[number], containers): None for _, number in sorted(grew, reverse=True)}
+    return {"found_by": tool, "lines": _rank(halves, half), "kept_in": [*filter(None, named)][:MOST_CONTAINERS]}
+
+
+def _name_of(container: Any, others: list[Any]) -> str:
+    """Return `Owner.attribute (list) of Kind`, or `module.name (…)`; empty where neither an object nor a module has it.
+
+    An instance that has no dict of its own refers to its attributes itself; else its dict does.
+    """
+    newest = next(reversed(list(container.values() if isinstance(container, dict) else container)), None)
+    what = f"({type(container).__name__}) of {type(newest).__name__}"
+    for referrer in gc.get_referrers(container):
+        if referrer is others:
+            continue
+        owners = [referrer, *gc.get_referrers(referrer)] if isinstance(referrer, dict) else [referrer]
+        for owner in owners:
+            attributes = {} if owner is others else getattr(owner, "__dict__", {})
+            name = next((name for name, value in list(attributes.items()) if value is container), "")
+            if name and not type(owner).__module__.startswith(("legroom.profiling", "memray")):
+                kept = owner.__name__ if isinstance(owner, type | ModuleType) else type(owner).__name__
+                return f"{kept}.{name} {what}"
+    return ""
 
 
 def _rank(halves: list[Sizes], half: int) -> list[dict[str, Any]]:

@@ -150,7 +150,7 @@ def _read_given(text: str, name: str) -> list[Run]:
     kind = kind_of(data) if isinstance(data, dict) else None
     if kind is not None and kind.beside:
         hint = f"start with legroom ui PATH, which reads the {kind.beside} beside it"
-        raise BadInput("a saved config.yml does not say its algorithm", path=name, hint=hint)
+        raise BadInput("a saved config.yml does not name its algorithm", path=name, hint=hint)
     runs, first = [], None
     for draft in _from_yaml(text, name, None, None):
         try:

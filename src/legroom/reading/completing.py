@@ -36,7 +36,7 @@ def completed(draft: Draft, run: Run, like: str) -> Draft:
     if own_id is None and get(base, ("env", "id")) is not None and backend_of(run).env_task(run) is None:
         # the environment is part of what is compiled, and decides nearly all of the bill
         whose = f"{like} ({get(base, ('env', 'id'))})"
-        note(f"WARNING: billed with the environment of {whose}, not with your own: the file names none")
+        note(f"WARNING: predicted with the environment of {whose}, not yours: the file names none")
     if own_id is None:
         _take_arguments(draft, base)
     _take_network(draft, base, like)
@@ -64,7 +64,7 @@ def _take_arguments(draft: Draft, base: dict[str, Any]) -> None:
         if len(cells) == _dimensions(base):
             _take(draft, name, ("env", "grid"), cells)
         else:
-            note(f"WARNING: billed with a grid of {theirs}, not with {label} {cells}")
+            note(f"WARNING: predicted with a grid of {theirs}, not with {label} {cells}")
 
 
 def _dimensions(base: dict[str, Any]) -> int:
@@ -92,10 +92,10 @@ def _take_network(draft: Draft, base: dict[str, Any], like: str) -> None:
             _take(draft, EXTRACTOR, ("policy", "features_extractor_kwargs"), dict(size))
             draft.put(("policy", "features_extractor"), extractor)
             of = ", ".join(f"{key} {value}" for key, value in size.items())
-            note(f"{named} is billed as {extractor} of {of}")
+            note(f"{named} is counted as {extractor} of {of}")
             return
     del draft.others[EXTRACTOR]
-    note(f"WARNING: billed with the network of {like} ({extractor}), not with {label} {named}")
+    note(f"WARNING: predicted with the network of {like} ({extractor}), not with {label} {named}")
 
 
 def _say_what_was_filled(base: dict[str, Any], draft: Draft, like: str) -> None:
@@ -114,7 +114,7 @@ def _say_what_was_filled(base: dict[str, Any], draft: Draft, like: str) -> None:
     if whose is not None and get(own, ("env", "id")) is None and get(own, ("env", "spaces")) is None:
         filled.insert(0, f"the environment ({whose})")
     if filled:
-        note(f"taken from {like}, as {draft.path or draft.name} does not say it: {', '.join(filled)}")
+        note(f"taken from {like} because {draft.path or draft.name} does not set it: {', '.join(filled)}")
 
 
 def _say_what_is_doubtful(base: dict[str, Any], draft: Draft, like: str) -> None:
@@ -128,6 +128,6 @@ def _say_what_is_doubtful(base: dict[str, Any], draft: Draft, like: str) -> None
         if earlier is None:
             taken.append(f"{name} (line {line}: {text})")
         else:
-            note(f"{name} is {earlier} by line {draft.lines.get(key)}; only running it could tell line {line}: {text}")
+            note(f"{name} is {earlier} by line {draft.lines.get(key)}; line {line} sets it at run time: {text}")
     if taken:
-        note(f"taken from {like}, as only running {draft.path} could tell: {', '.join(taken)}")
+        note(f"taken from {like} because the value is known only when {draft.path} runs: {', '.join(taken)}")

@@ -11,7 +11,7 @@ of these names. What they mean in the words of a library is known once the run t
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,6 @@ CONFIG_DICTS = (*CONFIG_CLASSES, "params", "settings")
 MAIN_FUNCTIONS = ("main", "train", "run", "run_training")
 HIDDEN = frozenset({"hidden_sizes", "hidden_layers", "hidden_layer_sizes", "hidden_dims", "hidden_units", "layers"})
 NETWORKS = {**dict.fromkeys(("actor", "policy", "pi"), "pi"), **dict.fromkeys(("critic", "value", "vf"), "vf")}
-MANY_ENVS = 64  # so many are simulated on a GPU
 LEAST_ENTRY = 2  # settings of a run in a mapping of a mapping of configurations
 
 
@@ -229,7 +228,7 @@ def settle(draft: Draft, given: Collection[Key]) -> None:
     if not get(data, ("env", "spaces")) and not get(data, ("env", "id")):
         missing["spaces"] = "--set env.spaces='{observation: ..., action: ...}'"
     if missing:
-        hint = f"add --like RUN, such as {example(data)}, or {' '.join(missing.values())}"
+        hint = f"add --like RUN, which says what this file does not, or {' '.join(missing.values())}"
         raise BadInput(f"no {' and no '.join(missing)} found in this file", path=draft.path, hint=hint)
     finish(draft, given)
     _say_what_was_used(draft)
@@ -246,14 +245,6 @@ def _say_what_was_used(draft: Draft) -> None:
     rest = f"; not used: {names}" if unused else ""
     if draft.used:
         note(f"read from {draft.path}: {listed(draft.used, most=2 * MOST_NAMED)}{rest}")
-
-
-def example(data: Mapping[str, Any]) -> str:
-    """A named run that such settings may be laid on, as those with a replay buffer or with very many environments."""
-    if get(data, ("hyperparams", "buffer_size")) is not None:
-        return "--like fire:medium"
-    envs = get(data, ("env", "n_envs"))
-    return "--like robot:default" if isinstance(envs, int) and envs >= MANY_ENVS else "--like gameboy:default"
 
 
 def finish(draft: Draft, given: Collection[Key]) -> None:
@@ -333,7 +324,10 @@ def _is_constant(statement: ast.Assign) -> bool:
 
 
 def argument_default(call: ast.Call) -> tuple[str, ast.expr] | None:
-    """Return the name and default of an `add_argument` call: `args.n_envs` for `--n-envs`; None when it has none."""
+    """Return the name and default of an `add_argument` call: `args.n_envs` for `--n-envs`; None when it has none.
+
+    A default that is a text is converted by `type`, as argparse does: it is the call then.
+    """
     flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
     keywords = {k.arg: k.value for k in call.keywords}
     name = next((f for f in flags if f.startswith("--")), flags[0] if flags else "")
@@ -345,7 +339,10 @@ def argument_default(call: ast.Call) -> tuple[str, ast.expr] | None:
     if not name:
         return None
     if "default" in keywords:
-        return name, keywords["default"]
+        default, kind = keywords["default"], keywords.get("type")
+        if kind is not None and isinstance(default, ast.Constant) and isinstance(default.value, str):
+            default = ast.copy_location(ast.Call(kind, [default], []), default)
+        return name, default
     if flag in ("store_true", "store_false"):
         return name, ast.Constant(flag == "store_false")
     return name, ast.Constant(None)

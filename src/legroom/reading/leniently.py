@@ -107,7 +107,7 @@ def _read_file(target: str, overrides: Sequence[tuple[str, str]], like: str | No
     if kind == "script":
         runs = tuple(_of_another_release(one) for one in runs)
     if kind == "run" and like is None and not overrides and _has_other_words(runs):
-        raise NotARun("has settings that no run file has", path=file, hint="'legroom schema' prints what a run file is")
+        raise NotARun("has settings unknown to run files", path=file, hint="'legroom schema' prints what a run file is")
     return LenientFile(file, text, kind, runs, tuple(problems))
 
 

@@ -29,7 +29,7 @@ def spoken_draft(target: str) -> Draft | None:
     found = find_algorithm(DEFAULT_BACKEND, words[0])
     assert found is not None
     if len(words) == 1:
-        raise BadInput(f"{found.name} of which environment?", hint=f"{found.name} CartPole-v1")
+        raise BadInput("environment missing", hint=f"legroom predict {found.name} CartPole-v1")
     draft = Draft(f"{found.name}-{words[1].rpartition('/')[2]}", None)
     draft.put(("algo",), found.name)
     draft.put(("env", "id"), words[1])

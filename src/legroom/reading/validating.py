@@ -278,7 +278,7 @@ class _Check:
         if self.draft.not_followed is not None:
             file, line, text, because = self.draft.not_followed
             elsewhere = "" if file in (None, self.draft.path) else f"{file}:{line}: "
-            message = f"{elsewhere}{text} {because}, so that only running the script could tell"
+            message = f"{elsewhere}{text} {because}: its settings are known only when the script runs"
             raise NotKnownYet(message, path=self.draft.path, line=None if elsewhere else line)
         missing = {
             key: where
@@ -293,10 +293,10 @@ class _Check:
             ways.append(GIVE_SPACES)
         line, text = next(iter(missing.values()))
         if len(missing) == 1:
-            message = f"{_dotted(next(iter(missing)))} is {text}, which only running the script could tell"
+            message = f"{_dotted(next(iter(missing)))} ({text}) is known only when the script runs"
         else:
             named = [f"{_dotted(key)} ({_at(where)})" for key, where in missing.items()]
-            message = f"{len(missing)} settings that only running the script could tell: {', '.join(named)}"
+            message = f"{len(missing)} settings are known only when the script runs: {', '.join(named)}"
         hint = f"add {' '.join(ways)}, or --like RUN, which fills what is missing"
         raise NotKnownYet(message, path=self.draft.path, line=line, hint=hint)
 
@@ -474,7 +474,7 @@ class _Check:
         for side in ("observation", "action"):
             space = getattr(run.env.spaces, side)
             if isinstance(space, DictSpace) and any(isinstance(s, DictSpace) for s in space.spaces.values()):
-                self.fail(("env", "spaces", side), f"env.spaces.{side}: dicts inside dicts are not taken", "flatten it")
+                self.fail(("env", "spaces", side), f"env.spaces.{side}: nested dicts are not supported", "flatten it")
             total = sum(math.prod(leaf.shape) * DTYPES[leaf.dtype] for leaf in leaves(space).values())
             if total > LARGEST:
                 self.fail(("env", "spaces", side), f"env.spaces.{side} is over 2**63 bytes", "check its shape")

@@ -14,6 +14,7 @@ from legroom.units import format_size
 
 MOST_ADVICE = 5
 MOST_NOTES = 2  # beside which all of that fits
+LONG = 67  # characters of a command that leave no second line
 _FACTS = (
     ("asked", "requested"), ("capacity", "capacity"), ("free", "free"), ("in use", "allocated"),
     ("reserved but unused", "reserved_unallocated"), ("outside PyTorch", "outside"),
@@ -38,7 +39,8 @@ def explanation_text(found: Explanation, most_advice: int | None = MOST_ADVICE) 
     if not found.recognised:
         yield "If there is one, give the whole log: the first error says more than the last lines."
         return
-    facts = [f"{name} {format_size(size)}" for name, key in _FACTS if (size := getattr(found, key)) is not None]
+    said = ((name, key, getattr(found, key)) for name, key in _FACTS)
+    facts = [f"{name} {format_size(size)}" for name, key, size in said if size or (size == 0 and key != "others")]
     if facts and len(facts) + (found.requested is None) > 1:  # the summary has said what was asked
         yield ", ".join(facts)
     if found.dimensions:
@@ -50,7 +52,7 @@ def explanation_text(found: Explanation, most_advice: int | None = MOST_ADVICE) 
     yield from found.notes
     as_program = rehearsal_of(found)
     if found.advice:
-        if most_advice is not None and as_program and len(found.notes) > MOST_NOTES:
+        if most_advice is not None and as_program and len(found.notes) + (len(as_program) > LONG) > MOST_NOTES:
             most_advice -= 1  # the page fits a small terminal
         yield ""
         table = Table(["price", "change", "effect"], "llw")

@@ -9,7 +9,7 @@ from legroom.model.checked import Checked, Totals
 from legroom.model.finding import Finding
 from legroom.model.verdict import Budget
 from legroom.rendering.layout import Part, Styled, Table, verdict
-from legroom.units import format_fine_size, format_size
+from legroom.units import format_fine_size, format_size, plural
 
 _STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _TITLES = {
@@ -71,7 +71,7 @@ def _file(checked: Checked, budget: Budget, *, everything: bool) -> Iterator[Par
         yield from _totals(totals, budget)
     if checked.fine and not everything:
         yield ""
-        yield Styled(f"{_plural(len(checked.fine), 'check')} passed; --all says why", "dim")
+        yield Styled(f"{plural(len(checked.fine), 'check')} passed; --all says why", "dim")
     elif checked.fine:
         yield ""
         yield Styled("What is fine, and why", "green")
@@ -79,7 +79,7 @@ def _file(checked: Checked, budget: Budget, *, everything: bool) -> Iterator[Par
             yield f"  {what}: {why}"
     if checked.ignored:
         yield ""
-        yield Styled(f"{_plural(checked.ignored, 'finding')} suppressed by comments", "dim")
+        yield Styled(f"{plural(checked.ignored, 'finding')} suppressed by comments", "dim")
 
 
 def _runs(checked: Checked) -> str:
@@ -141,13 +141,13 @@ def _findings(findings: Sequence[Finding]) -> Iterator[Part]:
 def _verdict(checked: Sequence[Checked]) -> Styled:
     findings = [finding for each in checked for finding in each.findings]
     counts = {kind: sum(f.severity == kind for f in findings) for kind in ("error", "warning", "info")}
-    files = _plural(sum(each.kind != "skipped" for each in checked), "file")
+    files = plural(sum(each.kind != "skipped" for each in checked), "file")
     kinds: list[str] = [each.understanding.kind for each in checked if each.kind != "skipped" and not each.findings]
     others = "".join(f", {kinds.count(k):,} {name}" for k, name in _NOT_JUDGED.items() if kinds.count(k))
     if not findings:
         judged = len(kinds) > sum(kinds.count(k) for k in _NOT_JUDGED)
         return verdict(f"no findings in {files}{others}" if judged else f"{files}{others}", "green" if judged else "")
-    parts = [_plural(counts["error"], "error"), _plural(counts["warning"], "warning")]
+    parts = [plural(counts["error"], "error"), plural(counts["warning"], "warning")]
     text = f"{', '.join(parts)}, {counts['info']:,} worth knowing in {files}{others}"
     return verdict(text, "bold red" if counts["error"] else "yellow" if counts["warning"] else "green")
 
@@ -164,7 +164,7 @@ def fixes_text(
     left = [finding for each in checked for finding in each.findings if not finding.fix and finding.severity != "info"]
     if left:
         rules = ", ".join(dict.fromkeys(f"{finding.code} {finding.name}" for finding in left))
-        yield Styled(f"not fixed: {_plural(len(left), 'finding')} that only you can decide ({rules})", "yellow")
+        yield Styled(f"not fixed: {plural(len(left), 'finding')} that only you can decide ({rules})", "yellow")
     elif not made:
         yield "nothing to fix"
     yield ""
@@ -203,7 +203,3 @@ def _diff_style(line: str) -> str:
     if line.startswith(("+++", "---")):
         return "bold"
     return {"+": "green", "-": "red"}.get(line[:1], "")
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"

@@ -188,8 +188,6 @@ def _closing_table(outcome: Outcome, directory: Path, again: str, export: tuple[
     if table.rows:
         yield table
         yield ""
-    if outcome.parameters_sha256:
-        yield f"parameters (SHA-256) {outcome.parameters_sha256}"
     if outcome.status == "finished":
         use, command = export
         if command:

@@ -16,7 +16,7 @@ from legroom.model.verdict import Budget, allocator_limit, fits_closely, refused
 from legroom.rendering.console import document
 from legroom.rendering.item_text import PLACE_NAMES, error_text, peak_data, peak_text, when_text, why_text
 from legroom.rendering.layout import Part, Styled, Table, verdict, wrap
-from legroom.units import format_size
+from legroom.units import format_size, plural
 
 ITEM_KEYS = ("name", "place", "phases", "count", "nbytes", "error", "known", "why")
 SCREEN_LINES, SCREEN_WIDTH = 40, 100  # a bill shall be seen as a whole; --all shows what that leaves out
@@ -85,7 +85,7 @@ def _allocator_json(footprint: Footprint, budget: Budget) -> dict[str, Any] | No
 
 
 def _lean_json(lean: LeanOption) -> dict[str, Any]:
-    return {"host": peak_data(lean.footprint.host), "price": lean.price, "slowdown": lean.slowdown}
+    return {"host": peak_data(lean.footprint.host), "price": lean.price, "slowdown": None}
 
 
 def prediction_text(prediction: Prediction, *, everything: bool = False) -> Iterator[Part]:
@@ -185,7 +185,7 @@ def estimate_text(predictions: Sequence[Prediction]) -> str:
 def headline(p: Prediction) -> str:
     """Return what a run is, in a line."""
     run, backend = p.run, backend_of(p.run)
-    envs = f"{run.env.n_envs:,} env{'s' if run.env.n_envs > 1 else ''}"
+    envs = plural(run.env.n_envs, "env")
     storage = backend.storage(run)
     kept = f", {storage}" if storage.steps else ""
     observation = describe(backend.stored_observation(run))
@@ -232,7 +232,7 @@ def _items_from(footprint: Footprint, share: float, most_lines: int | None) -> T
         for item in shown:
             table.add(f"  {item.name}", _size(item.total), error_text(item), when_text(item), why_text(item))
         if rest := items[len(shown) :]:
-            count = f"{len(rest)} smaller item{'s' if len(rest) > 1 else ''}"
+            count = plural(len(rest), "smaller item")
             table.add(f"  {count}", _size(sum(item.total for item in rest)), "", "", "--all lists them", style="dim")
     return table
 
@@ -338,13 +338,11 @@ def _saves_more(p: Prediction) -> bool:
 
 
 def _price_text(lean: LeanOption) -> str:
-    if lean.slowdown is None:
-        return "bit-equal; speed not measured"
-    return f"bit-equal; storing and reading take {lean.slowdown:.1f}× as long"
+    return "bit-equal; may be slower" if lean.measured else "bit-equal; speed not measured"
 
 
 def _at_most(lean: LeanOption) -> str:
-    return "at most " if lean.slowdown is None else ""
+    return "" if lean.measured else "at most "
 
 
 def _savings_summary(predictions: Sequence[Prediction]) -> Iterator[str]:
@@ -355,7 +353,7 @@ def _savings_summary(predictions: Sequence[Prediction]) -> Iterator[str]:
             title = f"with every free saving ({', '.join(_free_names(p))})"
             lines.setdefault(title, []).append(f"{p.footprint.name} {format_size(p.free.host.nbytes)}")
         if p.lean is not None and _saves_more(p):
-            title = f"with lean storage ({_price_text(p.lean)}){', at most' if p.lean.slowdown is None else ''}"
+            title = f"with lean storage ({_price_text(p.lean)}){'' if p.lean.measured else ', at most'}"
             lines.setdefault(title, []).append(f"{p.footprint.name} {format_size(p.lean.footprint.host.nbytes)}")
     yield from (f"{title}: {', '.join(runs)}" for title, runs in lines.items())
 

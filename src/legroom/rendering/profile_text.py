@@ -66,6 +66,8 @@ def profile_text(profile: Profile, comparison: Comparison | None = None, *, ever
     if profile.leak.lines:
         yield ""
         yield line_table(profile.leak, None if everything else SHOWN_LINES)
+    for container in profile.leak.kept_in:
+        yield f"kept in: {container}"
     if profile.observation is not None:
         yield ""
         yield from observation_parts(profile.observation, None if everything else SHOWN_KEYS)

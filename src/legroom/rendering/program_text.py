@@ -15,9 +15,10 @@ from legroom.rendering.item_text import error_text, peak_text, why_text
 from legroom.rendering.layout import Part, Styled, Table, verdict
 from legroom.rendering.prediction_text import finding_text, footprint_data, need_text, shortfall
 from legroom.rendering.run_file import run_data
-from legroom.units import format_size
+from legroom.units import format_size, plural
 
-SHOWN_LINES, SHOWN_PLACES = 12, 3
+SHOWN_LINES, SHOWN_PLACES, SHOWN_NOTES = 5, 3, 4
+SMALL_SHARE, TABLE_LINES, ALL = 0.01, 9, "--all lists them"  # of what is shown without --all
 POINTS, STEPS, MOST_AREAS, LONGEST_SOURCE, MOST_REQUESTS = 600, 200, 300, 200, 40  # of a document
 NO_LINE = "(no line of the program)"
 STYLES = {True: "green", False: "bold red", None: "yellow"}
@@ -141,17 +142,18 @@ def program_text(prediction: ProgramPrediction, *, everything: bool = False) -> 
     for way in prediction.ways:
         yield f"  try: {way}"
     yield f"{prediction.footprint.name}: {progress_line(seen)}"
-    yield ""
-    yield from _peaks(prediction)
-    yield ""
-    yield host_table(prediction)
-    if seen.card is not None:
+    if seen.stopped != "failed" or seen.updates or seen.card is not None:
         yield ""
-        yield role_table(prediction)
+        yield from _peaks(prediction)
         yield ""
-        yield line_table(seen, None if everything else SHOWN_LINES)
+        yield item_table(prediction, on_gpu=False, everything=everything)
+        if seen.card is not None:
+            yield ""
+            yield item_table(prediction, on_gpu=True, everything=everything)
+            yield ""
+            yield line_table(seen, None if everything else SHOWN_LINES)
     yield ""
-    yield from closing_lines(prediction)
+    yield from closing_lines(prediction, everything=everything)
 
 
 def verdict_line(prediction: ProgramPrediction) -> str:
@@ -169,6 +171,8 @@ def verdict_line(prediction: ProgramPrediction) -> str:
     if footprint.unknown:
         return f"unknown whether it fits: {'; '.join(footprint.unknown)}"
     needs = need_text(footprint, budget) or "no limit is known"
+    if budget.host_only and footprint.gpu is not None:
+        needs += f"; {gpu_text(prediction)}"
     if seen.retried is not None and seen.retried.retried is not None and (prediction.fits or prediction.so_far):
         first, place = seen.out_of_memory[0], place_text(*seen.retried.retried)
         needs = f"out of GPU memory at {place_text(first.file, first.line)}, went on with less at {place}"
@@ -206,19 +210,24 @@ def _skipped_steps(seen: Rehearsal) -> str:
 def needs_text(prediction: ProgramPrediction) -> str:
     """Return the upper ends of both peaks, each with its budget."""
     footprint, budget = prediction.footprint, prediction.budget
-    peaks = [("GPU", footprint.gpu, budget.vram), ("host", footprint.host, budget.ram)]
-    return ", ".join(
-        f"{place} up to {format_size(peak.high)}" + (f" of {format_size(budget.usable(limit))}" if limit else "")
-        for place, peak, limit in peaks
-        if peak is not None
-    )
+    host = f"host up to {format_size(footprint.host.high)}"
+    host += f" of {format_size(budget.usable(budget.ram))}" if budget.ram else ""
+    return f"{gpu_text(prediction)}, {host}" if footprint.gpu is not None else host
+
+
+def gpu_text(prediction: ProgramPrediction) -> str:
+    """Return the upper end of the GPU's peak with its budget, or how to give one."""
+    assert prediction.footprint.gpu is not None
+    needs, budget = f"GPU up to {format_size(prediction.footprint.gpu.high)}", prediction.budget
+    if budget.vram:
+        return f"{needs} of {format_size(budget.usable(budget.vram))}"
+    return f"{needs} (compared with none; --gpu or --vram names one)" if budget.host_only else needs
 
 
 def progress_line(seen: Rehearsal) -> str:
     """Return how far the rehearsal came, and why it ended."""
     what = "call" if seen.jax_alone else "optimizer step"
-    steps = f"{seen.updates:,} {what}{'s' if seen.updates != 1 else ''}"
-    steps += " of large functions" if what == "call" else ""
+    steps = plural(seen.updates, what) + (" of large functions" if what == "call" else "")
     why = {
         "repeats": f"{seen.repeats:,} repeats, stopped because nothing new happened",
         "finished": "the program ended",
@@ -268,12 +277,21 @@ def forecast_text(seen: Rehearsal, peak: int) -> str:
     return f"{format_size(seen.host.last)} now; {format_size(peak)} {full}{others}, {last.when}"
 
 
-def host_table(prediction: ProgramPrediction) -> Table:
-    """Return the host's items, what fills counted as full."""
-    table = Table(["on the host at the peak", "size", "±", "why"], "lrrw")
-    items = [item for item in prediction.footprint.items if item.place is not Place.GPU]
-    for item in sorted(items, key=lambda item: -item.total):
-        table.add(item.name.removeprefix("host."), format_size(item.total), error_text(item), why_text(item))
+def item_table(prediction: ProgramPrediction, *, on_gpu: bool, everything: bool) -> Table:
+    """The items of the GPU, or of the host with what fills counted as full; small ones as one row."""
+    title = f"on the {'GPU' if on_gpu else 'host'} at the peak"
+    table = Table([title, "size", "±", "why"], "lrrw", None if everything else TABLE_LINES)
+    items = [item for item in prediction.footprint.items if item.total and (item.place is Place.GPU) == on_gpu]
+    items.sort(key=lambda item: -item.total)
+    smallest = 0.0 if everything else SMALL_SHARE * sum(item.total for item in items)
+    shown = [item for item in items if item.total >= smallest]
+    for item in shown:
+        name = item.name.removeprefix("gpu." if on_gpu else "host.")
+        table.add(name, format_size(item.total), error_text(item), why_text(item))
+    if rest := items[len(shown) :]:
+        table.add(
+            plural(len(rest), "smaller item"), format_size(sum(item.total for item in rest)), "", ALL, style="dim"
+        )
     return table
 
 
@@ -286,47 +304,41 @@ def moment_text(seen: Rehearsal) -> str:
     return f"at {place_text(at.file, at.line)}{phase}{inside}"
 
 
-def role_table(prediction: ProgramPrediction) -> Table:
-    """Return the card's items at the peak."""
-    table = Table(["on the GPU at the peak", "size", "±", "why"], "lrrw")
-    items = [item for item in prediction.footprint.items if item.place is Place.GPU]
-    for item in sorted(items, key=lambda item: -item.total):
-        table.add(item.name.removeprefix("gpu."), format_size(item.total), error_text(item), why_text(item))
-    return table
-
-
 def line_table(seen: Rehearsal, most: int | None) -> Table:
-    """Return which line's tensors hold how much at the peak."""
-    table = Table(["line of the program", "holds", "share", "source"], "lrrw")
+    """Return which line's tensors hold how much at the peak; lines of little as one row where not all are asked for."""
+    table = Table(["line of the program", "holds", "share", "source"], "lrrw", most and most + 3)
     lines = by_line(seen)
     whole = sum(line.nbytes for line in lines) or 1
-    for line in lines[:most]:
+    shown = [line for line in lines[:most] if most is None or line.nbytes >= SMALL_SHARE * whole]
+    for line in shown:
         share = f"{line.nbytes / whole:.0%}"
         table.add(place_text(line.file, line.line), format_size(line.nbytes), share, source_of(line))
-    if most is not None and len(lines) > most:
-        rest = lines[most:]
+    if rest := lines[len(shown) :]:
         nbytes = sum(line.nbytes for line in rest)
-        table.add(f"{len(rest)} others", format_size(nbytes), f"{nbytes / whole:.0%}", "--all lists them", style="dim")
+        table.add(plural(len(rest), "other"), format_size(nbytes), f"{nbytes / whole:.0%}", ALL, style="dim")
     return table
 
 
-def closing_lines(prediction: ProgramPrediction) -> Iterator[Part]:
-    """Yield findings, notes and assumptions."""
-    for finding in prediction.footprint.findings:
+def closing_lines(prediction: ProgramPrediction, *, everything: bool = True) -> Iterator[Part]:
+    """Yield findings, notes and assumptions, the first of each kind where not all are asked for."""
+    footprint = prediction.footprint
+    same = dict.fromkeys(f"note: {same_run_text(each)}" for each in prediction.rehearsal.same_runs)
+    assumed = [
+        f"assumed: {place_text(each.file, each.line)}: {each.what}, {each.count:,} times" for each in footprint.assumed
+    ]
+    for finding in footprint.findings:
         yield finding_text(finding)
-    for same in prediction.rehearsal.same_runs:
-        yield Styled(f"note: {same_run_text(same)}", "dim")
-    for note in prediction.footprint.notes:
-        yield Styled(f"note: {note}", "dim")
-    for each in prediction.footprint.assumed:
-        yield Styled(f"assumed: {place_text(each.file, each.line)}: {each.what}, {each.count:,} times", "dim")
+    for what, lines in (("notes", [*same, *(f"note: {note}" for note in footprint.notes)]), ("assumptions", assumed)):
+        shown = lines if everything or len(lines) <= SHOWN_NOTES + 1 else lines[:SHOWN_NOTES]
+        yield from (Styled(line, "dim") for line in shown)
+        if rest := len(lines) - len(shown):
+            yield Styled(f"{rest} more {what}: {ALL}", "dim")
 
 
 def same_run_text(same: SameRun) -> str:
     """Return which run file would be the same as a model that the program makes."""
     run = same.run
-    envs = f"{run.env.n_envs} env{'s' if run.env.n_envs > 1 else ''}"
-    env = f"{run.env.id}, {envs}" if run.env.id else envs
+    env = (f"{run.env.id}, " if run.env.id else "") + plural(run.env.n_envs, "env")
     given = "".join(f", {name}={value}" for name, value in run.hyperparams.items() if isinstance(value, int | float))
     at = place_text(same.file, same.line)
     return f"{at}: the same as a run of {run.algo} ({run.policy.name}, {env}{given}); -o run.yaml writes its run file"

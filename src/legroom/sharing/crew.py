@@ -131,7 +131,7 @@ class Crew:
             BadInput: they are.
         """
         if self.closed and self._owner_pid != os.getpid():
-            why = f"the workers of this LeanVecEnv belong to process {self._owner_pid}, which this one was forked from"
+            why = f"the workers of this LeanVecEnv belong to process {self._owner_pid}, the parent of this one"
             raise BadInput(why, hint="make the LeanVecEnv in the process that uses it")
         if self.closed:
             raise BadInput("the LeanVecEnv is closed")

@@ -145,7 +145,7 @@ def explained(error: OSError) -> OSError:
         return error
     return OSError(
         errno.EBADF,
-        "this buffer spilled to a file that belongs to the process it was made in, and this one was forked from it; "
+        "this buffer spilled to a file that belongs to the parent process; "
         "make the buffer in the process that uses it, or start that by spawn or forkserver",
     )
 

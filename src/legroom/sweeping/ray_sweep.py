@@ -1,8 +1,8 @@
-"""A sweep on Ray Tune: every trial waits for the memory that it is predicted to need, and then has it.
+"""A sweep on Ray: every trial waits for the memory that it is predicted to need, and then has it.
 
-Tune asks a `Searcher` for the next trial whenever one may be waiting; ours hands out the points of the grid, and again
-those that turned out to need more memory than was kept for them. Ray counts declared memory and checks none of it, so
-the packing is as good as the predictions, and a trial that exceeds its own is stopped by itself (`trial.py`).
+Trials are tasks of Ray that ask for memory, a few more of them at a time than there is room for; those that turned out
+to need more than was kept for them are asked for again. Ray counts declared memory and checks none of it, so the
+packing is as good as the predictions, and a trial that exceeds its own is stopped by itself (`ray_trial.py`).
 
 Ray's own memory monitor is off in a local session: it looks at the whole machine and kills the youngest worker when
 that is nearly full, whoever filled it, which would end a trial that keeps to what it requested.
@@ -10,8 +10,6 @@ that is nearly full, whoever filled it, which would end a trial that keeps to wh
 
 from __future__ import annotations
 
-import logging
-import shutil
 import signal
 import time
 from collections import deque
@@ -21,11 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ray import tune
-from ray.tune.search import Searcher
+import ray
+from ray.exceptions import RayError
 
-from legroom.cluster.session import RaySession, cluster_of, environment, ray_session
-from legroom.sweeping.ray_trial import SweepTrial
+from legroom.cluster.session import ray_nodes, ray_session
+from legroom.sweeping.ray_trial import train_trial
 from legroom.sweeping.sweep_folder import Live, SweepFolder
 from legroom.sweeping.trial import WORKER_NBYTES, SweepView, TooLarge, Trial, TrialResult
 from legroom.training.train import is_finished
@@ -34,7 +32,8 @@ CPUS_PER_TRIAL = 0.25  # memory decides how many run at once; this only keeps hu
 OBJECT_STORE_NBYTES = 80 << 20  # nothing but settings goes through it; the least that Ray takes is 75 MiB
 MOST_RUNS = 4
 MARGIN = 1.1  # on what was measured: a trial that was stopped at its limit would have gone higher
-SHOW_EVERY_S = 1.0
+SHOW_EVERY_S, POLL_S = 1.0, 0.25
+AHEAD = 8  # trials that wait in Ray for memory: what others take meanwhile may change what they request
 
 
 @dataclass(frozen=True)
@@ -77,15 +76,15 @@ def run_sweep(
         _refuse_too_large(trials, free)  # before Ray is started
     local = {"num_cpus": num_cpus, "memory_nbytes": free, "object_store_nbytes": OBJECT_STORE_NBYTES}
     folder.go()
-    with ray_session(cluster, **(local if cluster == "local" else {}), memory_monitor=False) as session:
-        nodes = [node for node in cluster_of(session) if node.is_alive]
-        most, total = max(node.memory_nbytes for node in nodes), sum(node.memory_nbytes for node in nodes)
+    with ray_session(cluster, **(local if cluster == "local" else {}), memory_monitor=False):
+        declared_by = [int(node["Resources"].get("memory", 0)) for node in ray_nodes() if node["Alive"]]
+        most, total = max(declared_by), sum(declared_by)
         book = Book(trials, folder, most)
         _refuse_too_large(book.waiting, most)
         view = _Show(book, total + mapped, show)
         if book.waiting:
             with _interrupts(book, say):
-                _tune(book, folder, session, view, concurrent)
+                _train(book, view, concurrent)
         return Swept(book.results(), total + mapped, view.most_at_once, book.is_stopping)
 
 
@@ -142,6 +141,11 @@ class Book:
             "directory": str(Path.cwd()),
         }
 
+    def begun(self) -> dict[int, Live]:
+        """Return what the trials say that Ray has found room for."""
+        lives = {number: Live.read(self.folder.trial(number)) for number in self.running}
+        return {number: live for number, live in lives.items() if live.runs == self._runs[number]}
+
     def requested(self, number: int) -> int:
         return self._requested[number]
 
@@ -150,6 +154,9 @@ class Book:
         self.running.discard(number)
         live = Live.read(self.folder.trial(number))
         end = end or {"status": "died", "peak": live.peak, "exceeded": True, "reason": "its Ray worker was killed"}
+        if end["status"] == "waiting":  # the sweep was stopped before there was room for it
+            self._runs[number] -= 1
+            return
         self._learn(number, int(end["peak"]))
         if end["status"] == "finished":
             self.finished.add(number)
@@ -196,95 +203,50 @@ class Book:
         return TrialResult(trial, "finished" if done else "failed", outcome, peak, requested, reason, runs)
 
 
-def _tune(book: Book, folder: SweepFolder, session: RaySession, view: _Show, concurrent: int | None) -> None:
-    """Let Tune run the book's trials; what Tune itself writes is nobody's business afterwards."""
-    scratch = (session.folder or folder.path) / "tune"
-    trainable = tune.with_resources(SweepTrial, resources=_resources)
-    with _quiet_tune():
-        try:
-            tune.Tuner(
-                trainable,
-                tune_config=tune.TuneConfig(
-                    search_alg=_Points(book),
-                    num_samples=-1,
-                    max_concurrent_trials=concurrent,
-                    reuse_actors=True,
-                    trial_dirname_creator=lambda trial: f"{trial.config['number']:03d}-{trial.config['runs']}",
-                ),
-                run_config=tune.RunConfig(
-                    name="sweep",
-                    storage_path=str(scratch.absolute()),
-                    failure_config=tune.FailureConfig(max_failures=0),
-                    callbacks=[view],
-                    verbose=0,
-                ),
-            ).fit()
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _resources(task: Mapping[str, Any]) -> tune.PlacementGroupFactory:
-    bundle = {"CPU": CPUS_PER_TRIAL, "memory": task["requested"]}
-    return tune.PlacementGroupFactory([bundle | ({"GPU": task["gpu_share"]} if task["gpu_share"] else {})])
-
-
-class _Points(Searcher):
-    """Hands out the book's trials, and tells it how they ended."""
-
-    def __init__(self, book: Book) -> None:
-        super().__init__(metric="peak", mode="max")
-        self._book = book
-        self._numbers: dict[str, int] = {}
-
-    def suggest(self, trial_id: str) -> Any:
-        task = self._book.take()
-        if task is not None:
-            self._numbers[trial_id] = task["number"]
-            return task
-        # One that runs may have to run again, so the end is only where none does.
-        return None if self._book.running and not self._book.is_stopping else Searcher.FINISHED
-
-    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Leave it: a trial's only result is its last."""
-
-    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        number = self._numbers.get(trial_id)
-        if number is not None and number in self._book.running:
-            self._book.ended(number, None if error or not result or "status" not in result else result)
-
-    def save(self, checkpoint_path: str) -> None:
-        """Keep nothing: the sweep's folder says who has finished."""
-
-    def restore(self, checkpoint_path: str) -> None:
-        """Nothing was kept."""
+def _train(book: Book, view: _Show, concurrent: int | None) -> None:
+    """Have Ray train the book's trials until none waits and none runs."""
+    remote: Any = ray.remote(max_retries=0, num_cpus=CPUS_PER_TRIAL)(train_trial)
+    asked: dict[Any, int] = {}
+    while True:
+        while len(asked) < (concurrent or len(view.begun) + AHEAD) and (task := book.take()) is not None:
+            needs = {"memory": task["requested"], "num_gpus": task["gpu_share"]}
+            asked[remote.options(**needs).remote(task)] = task["number"]
+        view.look()
+        if not asked:
+            return
+        for ended in ray.wait(list(asked), timeout=POLL_S)[0]:
+            try:
+                end = ray.get(ended)
+            except RayError:
+                end = None
+            book.ended(asked.pop(ended), end)
 
 
 @dataclass
-class _Show(tune.Callback):
-    """Says once a second how far the sweep is; Tune calls it in every turn of its loop."""
+class _Show:
+    """Says once a second how far the sweep is."""
 
     book: Book
     declared: int
     show: Callable[[SweepView], None]
     most_at_once: int = 0
-    _due: float = field(default=0.0)
+    due: float = 0.0
+    begun: Mapping[int, Live] = field(default_factory=dict)
 
-    def on_step_begin(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        if time.monotonic() < self._due:
+    def look(self) -> None:
+        book, self.begun = self.book, self.book.begun()
+        self.most_at_once = max(self.most_at_once, len(self.begun))
+        if time.monotonic() < self.due:
             return
-        self._due = time.monotonic() + SHOW_EVERY_S
-        book = self.book
-        working = {trial.config["number"] for trial in trials if trial.status == "RUNNING"} & book.running
-        self.most_at_once = max(self.most_at_once, len(working))
-        lives = [Live.read(book.folder.trial(number)) for number in working]
+        self.due = time.monotonic() + SHOW_EVERY_S
         self.show(
             SweepView(
-                running=len(working),
+                running=len(self.begun),
                 finished=len(book.finished),
                 failed=len(book.failed),
-                waiting=len(book.waiting) + len(book.running) - len(working),
-                nbytes=sum(live.nbytes + WORKER_NBYTES for live in lives),
-                requested=sum(book.requested(number) for number in working),
+                waiting=len(book.waiting) + len(book.running) - len(self.begun),
+                nbytes=sum(live.nbytes + WORKER_NBYTES for live in self.begun.values()),
+                requested=sum(book.requested(number) for number in self.begun),
                 declared=self.declared,
                 is_stopping=book.is_stopping,
             )
@@ -309,25 +271,3 @@ def _interrupts(book: Book, say: Callable[[str], None]) -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         book.folder.go()
-
-
-@contextmanager
-def _quiet_tune() -> Iterator[None]:
-    """Keep Tune from printing, logging and handling signals: all of that is ours."""
-    settings = {
-        "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-        "TUNE_DISABLE_SIGINT_HANDLER": "1",
-        "RAY_AIR_NEW_OUTPUT": "0",
-        "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000",
-        "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
-    }
-    loggers = [logging.getLogger(name) for name in ("ray.tune", "ray.train", "ray.air")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        with environment(settings):
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)

@@ -15,43 +15,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ray import tune
-
 from legroom.errors import EXIT_BAD_INPUT, LegroomError
+from legroom.model.outcome import Outcome
 from legroom.model.progress import MemorySample, Progress
 from legroom.sweeping.sweep_folder import Live, SweepFolder
 from legroom.sweeping.trial import WORKER_NBYTES, Trial
+from legroom.training.request import Training
 from legroom.training.run_folder import RunFolder
-from legroom.training.train import Ended, Training, train
+from legroom.training.train import train
 
 LIVE_EVERY_S = 0.5
 
 
-class SweepTrial(tune.Trainable):
-    """What Tune runs: one step is one whole training."""
-
-    def setup(self, config: dict[str, Any]) -> None:
-        self._task = config
-
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Take another trial into the same worker: starting one takes seconds."""
-        self._task = new_config
-        return True
-
-    def step(self) -> dict[str, Any]:
-        task = self._task
-        # Modules beside the run, and relative paths in it, are where the command was given.
-        with suppress(OSError):
-            os.chdir(task["directory"])
-        sweep = SweepFolder(Path(task["folder"]))
-        trial = sweep.trials()[task["number"]]
-        return run_trial(sweep, trial, requested=task["requested"], runs=task["runs"]) | {"done": True}
-
-    def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Keep nothing: the training has checkpoints of its own."""
-
-    def load_checkpoint(self, checkpoint: Any) -> None:
-        """Go on with nothing."""
+def train_trial(task: dict[str, Any]) -> dict[str, Any]:
+    """Train the trial of a task, which Ray runs."""
+    # Modules beside the run, and relative paths in it, are where the command was given.
+    with suppress(OSError):
+        os.chdir(task["directory"])
+    sweep = SweepFolder(Path(task["folder"]))
+    return run_trial(sweep, sweep.trials()[task["number"]], requested=task["requested"], runs=task["runs"])
 
 
 def run_trial(sweep: SweepFolder, trial: Trial, *, requested: int, runs: int) -> dict[str, Any]:
@@ -59,30 +41,23 @@ def run_trial(sweep: SweepFolder, trial: Trial, *, requested: int, runs: int) ->
     folder = sweep.trial(trial.number)
     watch = _Watch(sweep, folder, requested=requested, runs=runs, without_libraries=bool(trial.mapped))
     if sweep.is_stopping():
-        return {"status": "stopped", "peak": Live.read(folder).peak, "exceeded": False, "reason": "stopped"}
+        return {"status": "waiting", "peak": Live.read(folder).peak, "exceeded": False, "reason": ""}
     kept = folder.run()
-    training = Training(
-        asked=trial.asked,
-        run=kept.replace(total_timesteps=trial.run.total_timesteps) if kept is not None else trial.run,
-        folder=folder,
-        device=trial.device,
-        predicted=trial.predicted,
-        resume=kept is not None,
-    )
+    run = kept.replace(total_timesteps=trial.run.total_timesteps) if kept is not None else trial.run
+    training = Training(trial.asked, run, folder.path, trial.device, trial.predicted, resume=kept is not None)
     try:
         # Ray starts its processes with SIGINT blocked, which a child inherits: it would never hear that it shall stop.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        ended = train(training, watch)
+        outcome, _ = train(training, watch)
     except LegroomError as error:
         code = "refused" if error.exit_code == EXIT_BAD_INPUT else "failed"
         return {"status": code, "peak": watch.peak, "exceeded": False, "reason": str(error)}
     finally:
         watch.over()
-    return _ended(ended, watch)
+    return _ended(outcome, watch)
 
 
-def _ended(ended: Ended, watch: _Watch) -> dict[str, Any]:
-    outcome = ended.outcome
+def _ended(outcome: Outcome, watch: _Watch) -> dict[str, Any]:
     memory = outcome.status == "failed" and any(r.what.startswith("given up") for r in outcome.retreats)
     reason = outcome.error or ""
     if outcome.status == "stopped":

@@ -50,7 +50,7 @@ class BackgroundThread:
             Abandoned: it is not needed and a stop was asked for; the thread may still be computing it.
         """
         if not self._is_here:
-            raise RuntimeError("the compute thread belongs to the parent process, from which this one was forked")
+            raise RuntimeError("the compute thread belongs to the parent process")
         answers: Answers = queue.SimpleQueue()
         self._work.put((function, answers))
         until = None if within_s is None else time.monotonic() + within_s

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import overload
 
 from legroom.growth.kept_rows import KeptRows, whole
@@ -39,9 +38,3 @@ class MemorySamples(Sequence[MemorySample]):
         self._rows.add(
             (sample.seconds, sample.host_nbytes, sample.gpu_nbytes, phase, sample.left_nbytes, sample.pressure)
         )
-
-    def go_on_with(self, later: Iterable[MemorySample]) -> None:
-        """Take those of the next start of the training, whose clock begins anew."""
-        offset = self[-1].seconds if len(self) else 0.0
-        for sample in later:
-            self.add(replace(sample, seconds=sample.seconds + offset))

@@ -65,26 +65,37 @@ class Display(Protocol):
 
 @dataclass
 class ChildRecord:
-    """What one start of the child told, and what was measured meanwhile."""
+    """What the child told, and what was measured meanwhile: of its last start, and over all starts of the training."""
 
     exit_code: int | None = None
     end: dict[str, Any] = field(default_factory=dict)  # its last word: ended, failed, refused or stopped
-    checkpoint_step: int | None = None
     began: bool = False  # it listens to signals since then
     started_step: int = 0
     step: int = 0
+    interrupted: bool = False  # by Ctrl-C or SIGTERM
+    writing: bool = False  # a checkpoint
+    worker_envs: dict[int, str] = field(default_factory=dict)  # which environments a process has, by its pid
+    oom_kills: int = 0  # by the kernel, in this cgroup, meanwhile
+    # over all starts
+    checkpoint_step: int | None = None
     host_peak_nbytes: int = 0
     host_alone_nbytes: int = 0  # its peak, with libraries that other programs map, too, counted in full, as predicted
     gpu_peak_nbytes: int | None = None
     samples: MemorySamples = field(default_factory=MemorySamples)
     progress: list[Progress] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-    retreats: list[dict[str, Any]] = field(default_factory=list)  # inside updates: redone in smaller pieces
     moments: list[Moment] = field(default_factory=list)  # what happened when, to be marked in charts
-    interrupted: bool = False  # by Ctrl-C or SIGTERM
-    writing: bool = False  # a checkpoint
-    worker_envs: dict[int, str] = field(default_factory=dict)  # which environments a process has, by its pid
-    oom_kills: int = 0  # by the kernel, in this cgroup, meanwhile
+
+    @property
+    def seconds(self) -> float:
+        """How long all starts have taken, by the last sample."""
+        return self.samples[-1].seconds if self.samples else 0.0
+
+    def start(self) -> None:
+        """Forget what the last start told about itself alone."""
+        self.exit_code, self.end, self.began = None, {}, False
+        self.started_step = self.step = self.oom_kills = 0
+        self.interrupted = self.writing = False
+        self.worker_envs = {}
 
     def add(self, sample: MemorySample) -> None:
         """Keep a sample."""
@@ -101,20 +112,23 @@ def drop_some(messages: list[Any]) -> None:
 def supervise(
     task: TrainTask,
     display: Display,
+    record: ChildRecord,
     *,
     import_path: list[str],
     lookout: Lookout | None = None,
     on_retreat: Callable[[dict[str, Any]], None] = lambda event: None,
-) -> ChildRecord:
-    """Run the child to its end, forwarding Ctrl-C, and return what it told.
+) -> None:
+    """Run the child to its end, forwarding Ctrl-C, and write down what it tells.
 
     Args:
+        record: of the earlier starts of the training, which this one goes on with.
         lookout: sees when memory is about to run out; the child is then asked to write a checkpoint and end.
         on_retreat: told at once when an update was redone in smaller pieces.
     """
     reading, writing = os.pipe()
     calls = new_file()
-    record, kills_before = ChildRecord(), oom_kills()
+    kills_before = oom_kills()
+    record.start()
     with (
         _terminated_is_interrupted(),  # from here on: the log is what others see first of a training
         _temporary_in(Path(task.out)) as folder,
@@ -142,7 +156,6 @@ def supervise(
             os.close(calls)
             end_group(child)
     record.exit_code, record.oom_kills = child.returncode, oom_kills() - kills_before
-    return record
 
 
 @contextmanager
@@ -173,7 +186,7 @@ def _follow(
                 meter.sample()
                 if record.began and record.samples and lookout.sees(record.samples[-1]):
                     display.say(
-                        f"memory is about to run out ({lookout.why}): writing a checkpoint, then continuing with less"
+                        f"memory is about to run out ({lookout.why}): writing a checkpoint, then using less memory"
                     )
                     _signal(child, signal.SIGUSR1)
                 stop.look()
@@ -298,13 +311,11 @@ class _Listener:
                     display.progress(replace(record.progress[-1], phase=event["phase"]))
                 self.meter.enter(event["phase"])
             case "say":
-                record.said.append(event["text"])
                 display.say(event["text"])
             case "checkpoint":
                 record.checkpoint_step, record.writing = event["step"], False
                 self._mark("checkpoint", f"checkpoint at step {event['step']:,}")
             case "retreat":
-                record.retreats.append(event)
                 self._mark("retreat", f"step {event['step']:,}: {event['why']}; redone with {event['what']}")
                 display.say(f"{event['why']}: update {event['update']:,} redone with {event['what']}")
                 self._on_retreat(event)
@@ -320,7 +331,8 @@ class _Listener:
             case "ended" | "failed" | "refused" | "stopped" | "retreated":
                 record.end = event
                 record.step = event.get("step", record.step)
-                record.gpu_peak_nbytes = event.get("gpu_peak_nbytes")
+                if (gpu_peak := event.get("gpu_peak_nbytes")) is not None:
+                    record.gpu_peak_nbytes = max(gpu_peak, record.gpu_peak_nbytes or 0)
 
     def _progress(self, event: dict[str, Any]) -> None:
         gpu = event.pop("gpu_nbytes", None)
@@ -353,7 +365,8 @@ class _Meter:
         self._pressure: float | None = None
         self._surroundings_due = 0.0
         self._pid, self._record, self._display = pid, record, display
-        self._began = self._next = time.monotonic()
+        self._next = time.monotonic()
+        self._began = self._next - record.seconds  # samples go on where the last start ended
         self._rss_peak = 0
 
     def seconds(self) -> float:

@@ -1,4 +1,4 @@
-"""train(run) -> Outcome: start the child, see it through, and write down what happened.
+"""train(training) -> Outcome: start the child, see it through, and write down what happened.
 
 Everything that can be refused is refused before the first step: a folder that is in use, a total that was not said.
 """
@@ -10,17 +10,11 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from legroom.errors import (
-    EXIT_BAD_INPUT,
-    EXIT_GOOD,
-    EXIT_INTERRUPTED,
-    EXIT_TRAINING_FAILED,
-    BadInput,
-)
+from legroom.errors import BadInput
 from legroom.machine.child_process import import_path
 from legroom.machine.history import remember_run
 from legroom.machine.live_log import LiveLog
@@ -28,57 +22,22 @@ from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredP
 from legroom.model.progress import MemorySample, Moment, Progress
 from legroom.model.run import Run
 from legroom.model.task import TrainTask
-from legroom.training import RETRIES
 from legroom.training.checkpoint import Checkpoint, checkpoint_paths
 from legroom.training.failing import Failure, failure_of, lacks_expandable_segments
 from legroom.training.lookout import Lookout
+from legroom.training.request import Training
 from legroom.training.run_folder import OUTCOME, Predicted, RunFolder
-from legroom.training.supervise import ChildRecord, Display, drop_some, supervise
+from legroom.training.supervise import ChildRecord, Display, supervise
 
 GONE_ON_FROM = ("memory", "worker-died", "hanging")  # failures after which a training goes on, unless it is stopped
 PICTURES_EVERY = 10  # iterations
 WAIT_FOR_ROOM_S, ROOM_EVERY_S = 60.0, 5.0
 
 
-@dataclass(frozen=True)
-class Training:
-    """One training to be done: the run as it was asked for and as it is trained, and where.
-
-    Args:
-        asked: as the file says it; the knobs of the outcome are what differs in `run`.
-        run: with the savings in it, the seed and the total.
-        host_limit: bytes that it may use; None: unknown.
-        cluster: local, auto, or the address of a cluster, for backends that train on one.
-        begun: the run as it was asked for when the folder was begun; None: as `asked`.
-    """
-
-    asked: Run
-    run: Run
-    folder: RunFolder
-    device: str
-    predicted: Predicted | None = None
-    resume: bool = False
-    checkpoint_every: int | None = None
-    pictures: bool = False
-    versions: Mapping[str, str] | None = None
-    host_limit: int | None = None
-    cluster: str = "local"
-    begun: Run | None = None
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a training ended, for the command line and its page."""
-
-    outcome: Outcome
-    exit_code: int
-    record: ChildRecord
-
-
 NextKnob = Callable[[Run, Failure], "tuple[Run, Predicted | None] | None"]
 
 
-def train(training: Training, display: Display, *, next_knob: NextKnob | None = None, retries: int = RETRIES) -> Ended:
+def train(training: Training, display: Display, *, next_knob: NextKnob | None = None) -> tuple[Outcome, ChildRecord]:
     """Train to the end, a stop or a failure; the outcome is in the folder when this returns.
 
     Where memory runs out, the training goes on from its last good checkpoint with the next knob turned; where the child
@@ -86,7 +45,6 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
 
     Args:
         next_knob: gives the run with less memory in the place that ran out; None where there is no way left.
-        retries: how often it may go on.
 
     Raises:
         BadInput: the folder is in use, or the child refused what it was given.
@@ -99,17 +57,20 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
         before = folder.outcome() if training.resume else None
         for line in folder.mend() if training.resume else ():
             display.say(line)
-        history = TrainingHistory(training, before)
+        starts = Starts(training, before)
+        record = starts.record
         while True:
             before_start = folder.documents()
-            history.keep(folder)
+            starts.keep()
+            predicted = starts.training.predicted
             try:
-                record = supervise(
-                    _task(training, history.run, resume=history.resume),
+                supervise(
+                    _task(starts.training),
                     display,
+                    record,
                     import_path=import_path(run, own=True),
-                    lookout=Lookout(training.host_limit, history.predicted.host.high if history.predicted else None),
-                    on_retreat=lambda event: history.retreat_in_update(event, folder),
+                    lookout=Lookout(training.host_limit, predicted.host.high if predicted else None),
+                    on_retreat=starts.retreat_in_update,
                 )
             except OSError as error:  # its task or its log cannot be written
                 raise BadInput(
@@ -117,28 +78,28 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
                     path=folder.path,
                     hint="--resume continues the training in it",
                 ) from error
-            history.add(record)
+            starts.ended()
             if record.end.get("event") == "refused":
-                if not (record.began or training.resume or history.retreats):
+                if not (record.began or training.resume or starts.retreats):
                     folder.forget()
                 elif not record.began:  # of the run that wrote the checkpoints, so that it can be resumed
                     folder.put_back(before_start)
                 raise BadInput(record.end["message"])
-            if lacks_expandable_segments(record) and history.run.memory.expandable_segments is not False:
-                history.without_expandable_segments()
+            if lacks_expandable_segments(record) and starts.training.run.memory.expandable_segments is not False:
+                starts.without_expandable_segments()
                 display.say("this CUDA driver does not support expandable_segments: continuing without")
                 continue
             failure = failure_of(record, training.host_limit)
-            if failure is None or not history.goes_on(failure, next_knob, retries):
+            if failure is None or not starts.goes_on(failure, next_knob):
                 break
-            display.say(history.last_word)
+            display.say(starts.last_word)
         newest = _newest(folder.path)
-        if history.record.checkpoint_step is None and newest is not None:
-            history.record.checkpoint_step = newest.step
-        outcome = _outcome(training, history, before, newest)
+        if record.checkpoint_step is None and newest is not None:
+            record.checkpoint_step = newest.step
+        outcome = _outcome(starts, before, newest)
         _write_patiently(outcome, folder, display)
-    _remember(outcome, history, resumed=before is not None or training.resume)
-    return Ended(outcome, _exit_code(history.record), history.record)
+    _remember(outcome, starts.training)
+    return outcome, record
 
 
 class LoggingDisplay:
@@ -175,8 +136,8 @@ def _write_patiently(outcome: Outcome, folder: RunFolder, display: Display) -> N
         time.sleep(ROOM_EVERY_S)
 
 
-def _task(training: Training, run: Run, *, resume: bool) -> TrainTask:
-    checkpoint = run.checkpoint
+def _task(training: Training) -> TrainTask:
+    run, checkpoint = training.run, training.run.checkpoint
     assert run.total_timesteps is not None
     return TrainTask(
         run=run,
@@ -184,79 +145,68 @@ def _task(training: Training, run: Run, *, resume: bool) -> TrainTask:
         device=training.device,
         total_timesteps=run.total_timesteps,
         events_fd=-1,
-        resume=resume,
+        resume=training.resume,
         checkpoint_every=training.checkpoint_every or (checkpoint.every if checkpoint else None),
         keep=checkpoint.keep if checkpoint else 3,
         keep_best=(checkpoint.keep_best or 0) if checkpoint else 0,
         pictures_every=PICTURES_EVERY if training.pictures else None,
-        cluster=training.cluster,
+        cluster=training.cluster or "local",
     )
 
 
-class TrainingHistory:
-    """All starts of one training together: the run as it is by now, what happened, and what was measured."""
+class Starts:
+    """The starts of one training: its run as it is by now, why each was made, and whether another one helps."""
 
     def __init__(self, training: Training, before: Outcome | None) -> None:
-        self.run, self.predicted, self.resume = training.run, training.predicted, training.resume
-        self.asked, self.begun = training.asked, training.begun or training.asked
+        self.training, self.record = training, ChildRecord()
         self.attempts = list(before.attempts if before else ())
         self.retreats = list(before.retreats if before else ())
-        self.record = ChildRecord()
         self.last_word = ""
         self._restarts = 0
         self._failed_from: tuple[int | None] | None = None  # the checkpoint before the last failure that may repeat
         self._reason = "start"
 
-    def keep(self, folder: RunFolder) -> None:
+    def keep(self) -> None:
         """Write down what is trained by now.
 
         Raises:
             BadInput: it cannot be written.
         """
-        folder.keep(self.run, self.predicted, asked=self.begun)
+        training = self.training
+        training.folder.keep(training.run, training.predicted, asked=training.begun or training.asked)
 
-    def add(self, record: ChildRecord) -> None:
-        """Take in what one start told; samples and progress go on where the last start ended."""
+    def ended(self) -> None:
+        """Count the start that has ended."""
         if not self._restarts:
-            self._reason = "resume" if self.resume and record.started_step else "start"
-        knobs = turned_knobs(self.asked, self.run)
+            self._reason = "resume" if self.training.resume and self.record.started_step else "start"
+        knobs = turned_knobs(self.training.asked, self.training.run)
         if self.attempts and self.attempts[-1].knobs == knobs:  # one for all: there may be thousands of starts
             knobs = self.attempts[-1].knobs
         self.attempts.append(Attempt(self._reason, knobs))
         gc.collect()  # what a start leaves in cycles, before the next one: the supervisor of weeks stays small
-        earlier, self.record = self.record, record
-        offset = earlier.samples[-1].seconds if earlier.samples else 0.0
-        record.progress = earlier.progress + record.progress
-        record.moments = earlier.moments + [replace(each, seconds=each.seconds + offset) for each in record.moments]
-        drop_some(record.progress)
-        drop_some(record.moments)
-        earlier.samples.go_on_with(record.samples)
-        record.samples = earlier.samples
-        record.host_peak_nbytes = max(record.host_peak_nbytes, earlier.host_peak_nbytes)
-        record.host_alone_nbytes = max(record.host_alone_nbytes, earlier.host_alone_nbytes)
-        peaks = [each for each in (record.gpu_peak_nbytes, earlier.gpu_peak_nbytes) if each is not None]
-        record.gpu_peak_nbytes = max(peaks) if peaks else None
-        if record.checkpoint_step is None:
-            record.checkpoint_step = earlier.checkpoint_step
 
-    def retreat_in_update(self, event: dict[str, Any], folder: RunFolder) -> None:
+    def retreat_in_update(self, event: dict[str, Any]) -> None:
         """Write down that an update was redone in smaller pieces, at once: a resume has to know."""
         if event.get("micro_batch") is not None:
-            schedule = tuple((int(update), int(size)) for update, size in event["micro_batch"])
-            self.run = self.run.replace(memory=self.run.memory.model_copy(update={"micro_batch": schedule}))
+            self._set_memory(micro_batch=tuple((int(update), int(size)) for update, size in event["micro_batch"]))
             with suppress(BadInput):  # a full disk: the next checkpoint may find room, and so may the next retreat
-                self.keep(folder)
+                self.keep()
         self.retreats.append(Retreat(event["step"], event["why"], f"redone with {event['what']}", event["update"]))
+
+    def _set_memory(self, **settings: Any) -> None:
+        run = self.training.run
+        self.training = replace(self.training, run=run.replace(memory=run.memory.model_copy(update=settings)))
 
     def without_expandable_segments(self) -> None:
         """Leave the allocator as torch has it: the driver does not know the calls that its growing segments need."""
-        memory = self.run.memory.model_copy(update={"expandable_segments": False})
-        self.run, self._reason = self.run.replace(memory=memory), "without expandable segments"
+        self._set_memory(expandable_segments=False)
+        self._reason = "without expandable segments"
         self._restarts += 1
 
-    def goes_on(self, failure: Failure, next_knob: NextKnob | None, retries: int) -> bool:
+    def goes_on(self, failure: Failure, next_knob: NextKnob | None) -> bool:
         """Decide how to go on after a failure; False where there is no way, or it was tried often enough."""
         self._restarts += 1
+        run, retries = self.training.run, self.training.retries
         if self._restarts > retries:
             self._give_up(failure, f"it was restarted {retries} times already")
             return False
@@ -268,20 +218,21 @@ class TrainingHistory:
                 return False
         what = "resumed unchanged"
         if failure.place is not None:
-            found = next_knob(self.run, failure) if next_knob is not None else None
+            found = next_knob(run, failure) if next_knob is not None else None
             if found is not None:
-                before, (self.run, self.predicted) = self.run, found
-                knobs = turned_knobs(before, self.run)
+                self.training = replace(self.training, run=found[0], predicted=found[1])
+                knobs = turned_knobs(run, found[0])
                 what = "resumed with " + ", ".join(f"{name}={value}" for name, value in knobs.items())
             elif not failure.by_others:
                 self._give_up(failure, "no allowed change is left that saves memory")
                 return False
         self._reason = f"{failure.why}; {what}"
         self.retreats.append(Retreat(failure.step, failure.why, what))
-        at = self.record.samples[-1].seconds if self.record.samples else 0.0
-        self.record.moments.append(Moment(at, "retreat", f"step {failure.step:,}: {failure.why}; {what}"))
+        self.record.moments.append(
+            Moment(self.record.seconds, "retreat", f"step {failure.step:,}: {failure.why}; {what}")
+        )
         self.last_word = f"at step {failure.step:,}: {failure.why}; {what} (restart {self._restarts} of {retries})"
-        self.resume = True
+        self.training = replace(self.training, resume=True)
         return True
 
     def _give_up(self, failure: Failure, why: str) -> None:
@@ -311,10 +262,9 @@ def _settings(part: Any) -> dict[str, Any]:
     return part if isinstance(part, dict) else part.model_dump()
 
 
-def _outcome(
-    training: Training, history: TrainingHistory, before: Outcome | None, newest: Checkpoint | None
-) -> Outcome:
-    record, predicted = history.record, history.predicted
+def _outcome(starts: Starts, before: Outcome | None, newest: Checkpoint | None) -> Outcome:
+    training, record = starts.training, starts.record
+    predicted = training.predicted
     end = record.end
     if not record.began:  # stopped or failed before it went on: what was there is still there
         record.step = max(newest.step if newest is not None else 0, before.timesteps if before else 0)
@@ -324,31 +274,31 @@ def _outcome(
     gpu = None
     if record.gpu_peak_nbytes is not None:
         gpu = MeasuredPeak(predicted.gpu.nbytes if predicted and predicted.gpu else None, record.gpu_peak_nbytes)
-    schedule = history.run.memory.micro_batch
+    schedule = training.run.memory.micro_batch
     return Outcome(
         status=_status(record),
         timesteps=record.step,
         parameters_sha256=end.get("parameters_sha256"),
-        attempts=tuple(history.attempts),
+        attempts=tuple(starts.attempts),
         peaks=MeasuredPeaks(_higher(host, before.peaks.host if before else None), gpu),
         resume=_resume(record, newest),
         score=end.get("score") or {},
-        seconds=round((before.seconds if before else 0.0) + (record.samples[-1].seconds if record.samples else 0.0), 1),
+        seconds=round((before.seconds if before else 0.0) + record.seconds, 1),
         items=_items(predicted, end.get("items") or {}),
         error=_error(record),
-        retreats=tuple(history.retreats),
+        retreats=tuple(starts.retreats),
         micro_batch=schedule if isinstance(schedule, tuple) else None,
         versions=dict(training.versions or {}),
     )
 
 
-def _remember(outcome: Outcome, history: TrainingHistory, *, resumed: bool) -> None:
+def _remember(outcome: Outcome, training: Training) -> None:
     """Keep how far the prediction was off, where the training went from its beginning to its end as predicted."""
-    predicted = history.predicted
-    if predicted is None or not predicted.way or resumed or history.retreats or outcome.status != "finished":
+    predicted = training.predicted
+    if predicted is None or not predicted.way or training.resume or outcome.retreats or outcome.status != "finished":
         return
     remember_run(
-        history.run.name, predicted.way, predicted.host, outcome.peaks.host.measured,
+        training.run.name, predicted.way, predicted.host, outcome.peaks.host.measured,
         scale=predicted.band_scale, seen_by="train",
     )  # fmt: skip
 
@@ -414,12 +364,3 @@ def _death(code: int | None) -> str:
     if code is not None and code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     return f"ended with exit code {code} and no message"
-
-
-def _exit_code(record: ChildRecord) -> int:
-    match _status(record):
-        case "finished":
-            return EXIT_GOOD
-        case "stopped":
-            return EXIT_INTERRUPTED
-    return EXIT_BAD_INPUT if record.end.get("event") == "refused" else EXIT_TRAINING_FAILED

@@ -26,12 +26,17 @@ class Resident:
 
 @dataclass(frozen=True)
 class Status:
-    """Who a process is: its parent, when it began (a process id may be given again), and its processor time."""
+    """Who a process is: its parent, when it began (a process id may be given again), its processor time and faults.
+
+    Args:
+        faults: pages that it got without reading a file: new ones, and copies of those that it shared.
+    """
 
     parent: int
     began: int
     cpu_s: float
     zombie: bool
+    faults: int = 0
 
 
 def resident(pid: int) -> Resident | None:
@@ -51,8 +56,9 @@ def status(pid: int) -> Status | None:
         return None
     fields = text[text.rindex(b")") + 2 :].split()  # the name may hold spaces and brackets
     return Status(
-        int(fields[1]), int(fields[19]), (int(fields[11]) + int(fields[12])) / TICKS_PER_S, fields[0] in b"ZX"
-    )
+        int(fields[1]), int(fields[19]), (int(fields[11]) + int(fields[12])) / TICKS_PER_S, fields[0] in b"ZX",
+        int(fields[7]),
+    )  # fmt: skip
 
 
 def peak_and_files(pid: int) -> tuple[int, int]:

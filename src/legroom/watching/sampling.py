@@ -9,8 +9,9 @@ each of what the parent had, and adding one's old figure to the other's new one 
 
 The kernel's high-water marks, read with the list of processes, show a peak that fell between two samples.
 
-Known limit: a forked worker that overwrites what it shares with its parent grows without any counter showing it, until
-the next sweep.
+A forked worker that overwrites what it shares with its parent grows without any counter of memory showing it. Its page
+faults do, among those for other reasons: once they could be copies of much, and have ended for now or could be half of
+the tree, it is swept, if need be ahead of the allowance. Known limit: what a process copies that ends within a second.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from pathlib import Path
 from legroom.machine.tree import ProcessMemory, descendants, process_memory
 from legroom.model.trace import ROLES, Role, Sample
 from legroom.units import MIB
-from legroom.watching.allowance import Allowance
-from legroom.watching.proc import Resident, peak_and_files, resident, status
+from legroom.watching.allowance import AT_ONCE_S, Allowance
+from legroom.watching.proc import PAGE, Resident, peak_and_files, resident, status
 from legroom.watching.roles import Roles
 
 SWEEP_EVERY_S, SWEEP_FORKS_EVERY_S = 15.0, 4.0  # without forks the counters miss next to nothing
 SETTLE_S = 0.5  # after a fork: workers are started one after the other, and one sweep is enough for all
 START_GAP_S = 10.0  # between processes of one start
+LEAST_COPIED, COPIED_SHARE = 16 * MIB, 0.5  # that forks may have copied since a sweep; of the tree, while they copy
 LIST_EVERY_S = 1.0
 LIST_SHARE = 0.002  # of the time: threads make the listing of children slow
 HIDDEN_PEAK_FROM = 4 * MIB  # the kernel's counters lag behind by some pages per thread
@@ -50,6 +52,16 @@ class _Process:
     exact: ProcessMemory | None = None
     rss_seen: int = 0
     files: int = 0
+    faults: int = 0
+    swept_faults: int = 0
+
+    @property
+    def maybe_copied(self) -> int:
+        """How much it may have copied of what it shared at the last sweep: its faults that were for nothing new."""
+        if not self.fork or self.exact is None or self.swept is None:
+            return 0
+        new = max(self.now.anon - self.swept.anon, 0) + max(self.now.shared - self.swept.shared, 0)
+        return max(min((self.faults - self.swept_faults) * PAGE - new, self.exact.anon - self.exact.uss), 0)
 
     def nbytes(self) -> int:
         """Return its PSS: as swept, plus what came or went since."""
@@ -89,6 +101,7 @@ class TreeSampler:
         self._forked_s: float | None = None  # when a fork came or went, if that was since the last sweep
         self._began = time.monotonic()
         self._next_list_s = self._next_sweep_s = 0.0
+        self._maybe_copied = 0
         self._cost_per_byte_s = COST_PER_BYTE_S
 
     @property
@@ -137,6 +150,8 @@ class TreeSampler:
             else:
                 process.now = there
                 process.rss_seen = max(process.rss_seen, there.nbytes)
+                if process.fork and (about := status(process.pid)) is not None:
+                    process.faults = about.faults
         hidden = self._list(now_s) if now_s >= self._next_list_s else {}
         if self.root not in self._processes:
             return None
@@ -203,8 +218,9 @@ class TreeSampler:
         """Read the PSS of all processes or of those never read, where it is due and can be afforded."""
         everyone = list(self._processes.values())
         settled = self._forked_s is None or now_s >= self._forked_s + SETTLE_S
-        due = now_s >= self._next_sweep_s or self._forked_s is not None
-        if settled and due and self._affords(everyone):
+        copied = self._have_copied(everyone)
+        due = now_s >= self._next_sweep_s or self._forked_s is not None or copied
+        if settled and due and self._affords(everyone, AT_ONCE_S if copied else 0.0):
             self._sweep(everyone)
             self._forked_s = None
             self._next_sweep_s = now_s + (SWEEP_FORKS_EVERY_S if self.has_forks else SWEEP_EVERY_S)
@@ -213,8 +229,16 @@ class TreeSampler:
             if new and self._affords(new):
                 self._sweep(new)
 
-    def _affords(self, processes: Iterable[_Process]) -> bool:
-        return self._allowance.affords(sum(_work(process.now) for process in processes) * self._cost_per_byte_s)
+    def _have_copied(self, processes: list[_Process]) -> bool:
+        """Whether forks may have copied much since the last sweep, and have done so for now, or very much."""
+        before, copied = self._maybe_copied, sum(process.maybe_copied for process in processes)
+        self._maybe_copied = copied
+        much = COPIED_SHARE * sum(process.nbytes() for process in processes)
+        return copied >= LEAST_COPIED and (copied - before < LEAST_COPIED or copied >= much)
+
+    def _affords(self, processes: Iterable[_Process], ahead_s: float = 0.0) -> bool:
+        cost_s = sum(_work(process.now) for process in processes) * self._cost_per_byte_s
+        return self._allowance.affords(cost_s - ahead_s)
 
     def _sweep(self, processes: Iterable[_Process]) -> None:
         began, work = time.thread_time(), 0
@@ -224,6 +248,7 @@ class TreeSampler:
                 self.exact = self.exact and not _is_foreign(process.pid)
                 continue
             process.exact, process.swept, process.now = memory, there, there
+            process.swept_faults = process.faults
             work += _work(there)
         if work:
             self._cost_per_byte_s = (time.thread_time() - began) / work

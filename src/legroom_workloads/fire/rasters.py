@@ -79,7 +79,9 @@ def read_tile(path: str | Path) -> Tile:
     for layer, (file, grid) in grids.items():
         if grid.values.shape != first.values.shape:
             raise BadInput(
-                f"{layer} has {_size(grid)} cells, slp has {_size(first)}", path=file, hint="all layers alike"
+                f"{layer} has {_size(grid)} cells, slp has {_size(first)}",
+                path=file,
+                hint="all layers of one size",
             )
         if not np.isclose(grid.cell_m, first.cell_m, rtol=1e-6):
             raise BadInput(f"{layer} has cells of {grid.cell_m:g} m, slp of {first.cell_m:g} m", path=file)

@@ -75,7 +75,7 @@ class GameBoyEnv(gym.Env[Frame, np.int64]):
         seed: int | None = None,
     ) -> None:
         if rom is not None and data is not None:
-            raise BadInput("both rom and data", hint="they mean the same")
+            raise BadInput("both rom and data are given", hint="they mean the same")
         rom = data if rom is None else rom
         if isinstance(action_repeat, bool) or not isinstance(action_repeat, int) or not 1 <= action_repeat <= 600:
             raise BadInput(f"action_repeat is {action_repeat!r}", hint="a whole number, 1 to 600")

@@ -11,19 +11,21 @@ from typing import Any
 
 import pytest
 
-from legroom.backends.brax import compiled
+from legroom.backends.brax import asking
+from legroom.backends.brax.asking import ask_for_plan, calibrate
 from legroom.backends.brax.calibration import (
-    VERSIONS,
     Calibration,
-    Checked,
-    calibrate,
     calibration_file,
+    calibration_places,
     find_calibration,
+    plan_file,
+    read_plan,
     save_calibration,
 )
-from legroom.backends.brax.pieces import Program, Sizes
-from legroom.errors import MissingExtra
+from legroom.backends.brax.plans import Asked, Plan, Sizes, Step, moments_of, sizes_of
+from legroom.errors import BadInput, MissingExtra
 from legroom.installing import install_command
+from legroom.machine.cache import write_json
 from legroom.model.footprint import Footprint, Phase, Place
 from legroom.model.machine import Machine
 from legroom.model.run import PolicySpec, Run
@@ -32,8 +34,8 @@ from legroom.reading import read
 from legroom.units import GIB
 
 MACHINE = Machine(ram=64 * GIB, limit=None, available=64 * GIB, swap=0, shm=32 * GIB, cores=8)
-# 1,000 B per environment and 60 B per stored step while it collects; 500 B per sample of a minibatch while it learns
-COLLECTING, LEARNING = {"N": 1000.0, "BMU": 60.0}, {"BU": 500.0, "BMU": 120.0, "1": 4096.0}
+# 500 B per sample of a minibatch while it learns; 1,000 B per environment and 60 B per stored step while it collects
+STEP = Step(({"BU": 500.0, "BMU": 120.0, "1": 4096.0}, {"N": 1000.0, "S": 60.0}))
 
 
 def make_run(envs: int = 8, batch: int = 4, minibatches: int = 4, unroll: int = 5, **changes: Any) -> Run:
@@ -52,16 +54,25 @@ def make_run(envs: int = 8, batch: int = 4, minibatches: int = 4, unroll: int = 
 
 
 def make_calibration() -> Calibration:
-    program = Program((COLLECTING, LEARNING), packing=1.0)
     return Calibration(
-        version=VERSIONS[True], versions={}, programs={"one": program, "many": program},
-        evaluation=Program(({"N": 900.0},)),
+        versions={},
         weights_nbytes=700, targets_nbytes=0, optimizer_nbytes=1400, other_nbytes=44, env_state_nbytes=164,
         env_fixed_nbytes=0, eval_state_nbytes=180, transition_nbytes=60, observation=[2], action_size=1,
         imported_nbytes=300_000_000, traced_nbytes=400_000_000, compiled_nbytes=600_000_000,
         all_compiled_nbytes=700_000_000, retained_nbytes=650_000_000, host_spread_nbytes=50_000_000, compile_s=60.0,
-        checked=[Checked(Sizes(8, 4, 4, 5), 23_696)],
     )  # fmt: skip
+
+
+def make_plan(step: Step = STEP, card: str = "", **exact: list[Asked]) -> Plan:
+    """Return what is kept where XLA plans as the step does, and some sizes otherwise."""
+    asked = [Asked(sizes, step.nbytes(sizes)) for moment in moments_of(replay=False) for sizes in moment.asked]
+    return Plan({}, card, 900.0, {card: asked, **exact})
+
+
+def keep(run: Run, plan: Plan | None = None) -> None:
+    file = save_calibration(run, make_calibration())
+    plan = plan or make_plan()
+    write_json(plan_file(file, plan.card), plan.model_dump())
 
 
 @pytest.fixture(autouse=True)
@@ -69,32 +80,32 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def sizes(footprint: Footprint) -> dict[str, int]:
+def bill_of(footprint: Footprint) -> dict[str, int]:
     return {item.name: item.total for item in footprint.items}
 
 
 def test_the_bill_is_made_of_the_fullest_moment() -> None:
-    save_calibration(make_run(), make_calibration())
+    keep(make_run())
     # learning: 4 × 5 × 500 + 80 × 120 + 4096 = 23,696; collecting: 8 × 1000 + 80 × 60 = 12,800
-    bill = sizes(predict(make_run(), MACHINE, mode="arithmetic", device="cpu"))
+    bill = bill_of(predict(make_run(), MACHINE, mode="arithmetic", device="cpu"))
     assert bill["network.activations"] == 10_000
     assert (bill["rollout"], bill["rollout.copies"], bill["xla.other temporaries"]) == (4800, 4800, 4096)
     assert bill["envs.states"] == 8 * 164
     assert bill["envs.evaluation states"] == 3 * 180
     assert bill["envs.evaluation temporaries"] == 3 * 900
-    # another setting of the same environment and networks: 1000 × 100 + 60 × 500 while it collects
-    other = sizes(predict(make_run(100, 25, 4, 5), MACHINE, mode="arithmetic", device="cpu"))
+    # other sizes of the same environment and networks: 1000 × 100 + 60 × 500 while it collects
+    other = bill_of(predict(make_run(100, 25, 4, 5), MACHINE, mode="arithmetic", device="cpu"))
     assert (other["envs.temporaries"], other["rollout"]) == (100_000, 30_000)
     assert "network.activations" not in other
 
 
 def test_everything_is_on_the_gpu_where_there_is_one_and_its_band_is_wide() -> None:
-    save_calibration(make_run(), make_calibration())
+    keep(make_run())
     footprint = predict(make_run(), MACHINE, mode="arithmetic", device="cuda")
     items = {item.name: item for item in footprint.items}
     assert items["envs.states"].place is Place.GPU
     assert items["network.activations"].error == 5000
-    assert "GPU's compiler plans otherwise" in items["network.activations"].why
+    assert "GPU's compiler plans differently" in items["network.activations"].why
     assert footprint.at(Phase.START) == 700_000_000  # tracing and compiling take the host's memory all the same
 
 
@@ -113,7 +124,7 @@ def test_a_calibration_is_of_one_environment_networks_and_knobs() -> None:
 
 
 def test_wider_networks_are_scaled_from_what_was_compiled_with_a_wider_band() -> None:
-    save_calibration(make_run(), make_calibration())
+    keep(make_run())
     twice = {"kwargs": {"policy_hidden_layer_sizes": [32], "value_hidden_layer_sizes": [32]}}
     items = {i.name: i for i in predict(make_run(policy=twice), MACHINE, mode="arithmetic", device="cpu").items}
     # 60 of the 500 B per sample are the minibatch's own data, whatever the networks: 60 + 2 × 440
@@ -122,22 +133,51 @@ def test_wider_networks_are_scaled_from_what_was_compiled_with_a_wider_band() ->
     assert items["envs.states"].total == 8 * 164
 
 
-def test_a_setting_that_was_compiled_otherwise_than_predicted_widens_the_band() -> None:
-    off = make_calibration().model_copy(update={"checked": [Checked(Sizes(8, 4, 4, 5), 2 * 23_696)]})
-    save_calibration(make_run(), off)
-    items = {i.name: i for i in predict(make_run(), MACHINE, mode="arithmetic", device="cpu").items}
-    assert items["network.activations"].error == 5000
+def test_a_run_that_xla_planned_as_it_is_is_met() -> None:
+    keep(make_run())
+    plan = make_plan()
+    asked = [*plan.asked[""], Asked(Sizes(8, 4, 4, 5), 2 * 23_696)]
+    keep(make_run(), plan.model_copy(update={"asked": {"": asked}}))
+    bill = bill_of(predict(make_run(), MACHINE, mode="arithmetic", device="cpu"))
+    assert (bill["network.activations"], bill["rollout"]) == (20_000, 4800)
 
 
 def test_a_damaged_file_is_as_good_as_none() -> None:
-    save_calibration(make_run(), make_calibration())
+    keep(make_run())
     assert find_calibration(make_run()) == make_calibration()
-    calibration_file(make_run()).write_text('{"programs": {"one": 3}}')
+    file = calibration_file(make_run())
+    assert read_plan(file) == make_plan()
+    plan_file(file, "").write_text('{"asked": {"": 3}}')
+    assert read_plan(file) is None
+    file.write_text('{"weights_nbytes": 3}')
     assert find_calibration(make_run()) is None
 
 
-def test_an_unseen_setting_takes_no_jax_and_less_than_a_second() -> None:
+def test_every_answer_is_kept_at_once_and_nothing_is_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Sizes] = []
+
+    def answer(what: str, run: Run, **more: Any) -> dict[str, Any]:
+        if len(asked) == 3:
+            raise BadInput("interrupted")
+        asked.append(sizes_of(run))
+        return {"temporaries": STEP.nbytes(asked[-1])}
+
+    monkeypatch.setattr(asking, "ask_compiler", answer)
     save_calibration(make_run(), make_calibration())
+    seen: set[Sizes] = set()
+    for _ in range(3):
+        with pytest.raises(BadInput):
+            ask_for_plan(make_run())
+        assert not seen & {*asked}
+        seen |= {*asked}
+        asked.clear()
+    plan = ask_for_plan(make_run())
+    assert plan.step is not None and plan.exact("", Sizes(8, 4, 4, 5)) == 23_696
+    assert asked == [Sizes(8, 4, 4, 5)]  # the evaluation; all else was kept
+
+
+def test_an_unseen_setting_takes_no_jax_and_less_than_a_second() -> None:
+    keep(make_run())
     code = (
         "import sys, time; sys.path.insert(0, sys.argv[1])\n"
         "from test_brax_calibration import MACHINE, make_run, predict\n"
@@ -157,7 +197,7 @@ def test_an_unseen_setting_takes_no_jax_and_less_than_a_second() -> None:
 def test_without_jax_the_compiler_cannot_be_asked_and_the_line_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(compiled, "is_installed", lambda package: package != "jax")
+    monkeypatch.setattr(asking, "is_installed", lambda package: package != "jax")
     with pytest.raises(
         MissingExtra, match=re.escape(f"jax, which is not installed ({install_command('jax', 'jax')})")
     ) as raised:
@@ -169,8 +209,9 @@ def test_without_jax_the_compiler_cannot_be_asked_and_the_line_says_what_to_inst
 def test_the_robot_ships_what_the_compiler_said(name: str) -> None:
     """A first `legroom predict robot:default` answers at once, without minutes of compiling."""
     found = find_calibration(read(name))
-    assert found is not None, "make bench-robot-calibrations"
-    assert set(found.programs) == {"one", "many"} and found.evaluation is not None
+    plans = [read_plan(file) for file in calibration_places(read(name))]
+    assert found is not None and plans[-1] is not None, "make bench-robot-calibrations"
+    assert plans[-1].step is not None and plans[-1].evaluation_nbytes
 
 
 def test_spaces_that_a_run_leaves_out_are_those_that_were_compiled() -> None:
@@ -178,14 +219,15 @@ def test_spaces_that_a_run_leaves_out_are_those_that_were_compiled() -> None:
     silent = run.replace(env=run.env.model_copy(update={"spaces": None}), policy=PolicySpec())
     footprint = predict(silent, MACHINE, mode="arithmetic", device="cpu")
     assert (
-        sizes(footprint)["envs.states"] == sizes(predict(run, MACHINE, mode="arithmetic", device="cpu"))["envs.states"]
+        bill_of(footprint)["envs.states"]
+        == bill_of(predict(run, MACHINE, mode="arithmetic", device="cpu"))["envs.states"]
     )
 
 
 def test_other_versions_of_the_libraries_widen_the_band_and_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     run = read("robot:default")
     before = predict(run, MACHINE, mode="arithmetic", device="cpu")
-    monkeypatch.setattr("legroom.backends.brax.calibration._versions", lambda: (("jax", "0.1"),))
+    monkeypatch.setattr("legroom.backends.brax.calibration.library_versions", lambda: (("jax", "0.1"),))
     after = predict(run, MACHINE, mode="arithmetic", device="cpu")
     assert after.host.nbytes == before.host.nbytes
     assert after.host.high > before.host.high

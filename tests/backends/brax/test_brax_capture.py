@@ -121,5 +121,5 @@ def test_environments_of_playground_have_the_physics_that_xla_plans(
     assert made("OlderOne") == ("OlderOne", {})
     given = {"config_overrides": {"impl": "warp"}}
     assert made("CartpoleBalance", **given) == ("CartpoleBalance", given)
-    with pytest.raises(BadInput, match="Warp's physics are no part of XLA's plan"):
+    with pytest.raises(BadInput, match="Warp's physics are not part of XLA's plan"):
         _captured({"run": make_run(env={"id": "CartpoleBalance", "kwargs": given}).model_dump()}, lambda _: None)

@@ -96,7 +96,7 @@ def test_another_network_is_refused_by_name(tmp_path):
 def test_other_environments_begin_anew_and_say_so(tmp_path):
     found = restore(saved(tmp_path, carry(envs=4)), shapes(carry(envs=2)), "cpu")
     assert found.env_state is None
-    assert "environments begin anew" in found.why_not_exact
+    assert "environments start over" in found.why_not_exact
     assert bits(found.training_state) == bits(carry().training_state)
     assert bits(found.keys) == bits(carry(envs=2).keys)
 

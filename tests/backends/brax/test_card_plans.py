@@ -6,20 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_brax_calibration import make_calibration, make_run
+from test_brax_calibration import keep, make_plan, make_run
 
-from legroom.backends.brax import card_asking, card_plans
-from legroom.backends.brax.calibration import (
-    Checked,
-    calibration_file,
-    card_kind_of,
-    program_for,
-    save_calibration,
-    sizes_of,
-)
-from legroom.backends.brax.card_plans import PLAN_VERSION, CardPlan, ask_for_card, plan_file
-from legroom.backends.brax.items import CARD_ERROR, UNEVEN_ERROR
-from legroom.backends.brax.pieces import Program, Sizes
+from legroom.backends.brax import asking, items
+from legroom.backends.brax.asking import ask_for_plan
+from legroom.backends.brax.items import CARD_ERROR, FAR_ERROR, UNEVEN_ERROR
+from legroom.backends.brax.plans import Asked, Sizes, Step, moments_of, sizes_of
 from legroom.backends.brax.scaling import known_for
 from legroom.device.xla_target import plugin_missing, target_text
 from legroom.errors import BadInput
@@ -27,10 +19,10 @@ from legroom.fitting.changes import with_settings
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.priced import predict_all
 from legroom.fitting.tiers import tier
-from legroom.machine.cache import write_json
 from legroom.machine.gpu_table import GPUS, find_gpu
-from legroom.model.footprint import Footprint
+from legroom.model.footprint import Footprint, Item
 from legroom.model.machine import Machine
+from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import predict
 from legroom.reading import read
@@ -40,7 +32,7 @@ from legroom.units import GIB
 
 CARD = find_gpu("RTX 4090")
 # half of what the CPU's compiler plans for a minibatch
-PROGRAM = Program(({"BU": 250.0, "BMU": 120.0, "1": 4096.0},))
+STEP = Step(({"BU": 250.0, "BMU": 120.0, "1": 4096.0},))
 
 
 def machine(card: str = "RTX 4090") -> Machine:
@@ -56,72 +48,64 @@ def temporaries(footprint: Footprint) -> int:
 @pytest.fixture(autouse=True)
 def calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    save_calibration(make_run(), make_calibration())
+    keep(make_run())
 
 
-def keep_plan(**checked: list[Checked]) -> None:
-    plan = CardPlan(PLAN_VERSION, {}, CARD.name, {"many few 4": PROGRAM}, None, dict(checked))
-    write_json(plan_file(calibration_file(make_run()), CARD), plan.model_dump())
+def keep_plan(step: Step = STEP, **run: Any) -> None:
+    keep(make_run(**run), make_plan(step, CARD.name))
+
+
+def activations(run: Run, card: str = "RTX 4090") -> Item:
+    footprint = predict(run, machine(card), mode="arithmetic", device="cuda")
+    return next(item for item in footprint.items if item.name == "network.activations")
+
+
+EVEN: dict[str, Any] = {"envs": 128, "batch": 64}
 
 
 def test_the_bill_of_a_card_is_as_xla_plans_it_for_that_card() -> None:
     keep_plan()
-    footprint = predict(make_run(), machine(), mode="arithmetic", device="cuda")
-    # 4 × 5 samples × 250 + 80 steps × 120 + 4096
-    assert temporaries(footprint) == 5000 + 9600 + 4096
-    item = next(item for item in footprint.items if item.name == "network.activations")
+    run = make_run(**EVEN)
+    # 64 × 5 samples × 250 + 1,280 steps × 120 + 4096
+    assert temporaries(predict(run, machine(), mode="arithmetic", device="cuda")) == 80_000 + 153_600 + 4096
+    item = activations(run)
     assert "XLA for GeForce RTX 4090" in item.why
-    assert item.error == 500  # 10 %, no longer half of it
+    assert item.error == 8000  # 10 %, no longer half of it
     # on the CPU nothing changes
     assert temporaries(predict(make_run(), machine(), mode="arithmetic", device="cpu")) == 23_696
 
 
-def test_a_setting_that_xla_planned_as_it_is_is_met_and_others_are_as_the_marked_program_says() -> None:
-    keep_plan(**{CARD.name: [Checked(Sizes(8, 4, 4, 5), 25_600)]})
-    met = predict(make_run(), machine(), mode="arithmetic", device="cuda")
-    assert temporaries(met) == 25_600
-    item = next(item for item in met.items if item.name == "network.activations")
-    assert item.error == round(CARD_ERROR * item.nbytes)  # however far the marked program is from it
-    # 40 × 250 + 160 × 120 + 4096, in a band as wide as the planned one is off: 25,600 for 18,696
-    other = predict(make_run(unroll=10), machine(), mode="arithmetic", device="cuda")
-    assert temporaries(other) == 10_000 + 19_200 + 4096
-    activations = next(item for item in other.items if item.name == "network.activations")
-    assert activations.error == round(10_000 * (1 - 18_696 / 25_600))
+def test_a_run_that_xla_planned_as_it_is_is_met() -> None:
+    plan = make_plan(STEP, CARD.name)
+    asked = [*plan.asked[CARD.name], Asked(Sizes(8, 4, 4, 5), 25_600)]
+    keep(make_run(), plan.model_copy(update={"asked": {CARD.name: asked}}))
+    assert temporaries(predict(make_run(), machine(), mode="arithmetic", device="cuda")) == 25_600
+    item = activations(make_run())
+    assert item.error == round(CARD_ERROR * item.nbytes)  # although no multiple of 64
 
 
-def test_programs_are_told_apart_by_unrolls_minibatches_and_evenness_of_the_batch() -> None:
-    assert card_kind_of(Sizes(1024, 256, 4, 10)) == "one few 64"
-    assert card_kind_of(Sizes(1024, 256, 32, 10)) == "many lots 64"
-    assert card_kind_of(Sizes(400, 100, 4, 10)) == "one few 4"
-    few, lots = Program(({"BU": 1.0},)), Program(({"BU": 2.0},))
-    programs = {"many few 64": few, "many lots 64": lots, "one few 64": Program(({"BU": 3.0},))}
-    assert program_for(programs, Sizes(512, 256, 32, 10)) is lots
-    assert program_for(programs, Sizes(100, 100, 4, 10)) is few  # nobody asked about multiples of 4
+def test_a_batch_that_is_no_multiple_of_64_has_a_wider_band_until_xla_was_asked_about_it() -> None:
+    keep_plan()
+    assert activations(make_run()).error == round(UNEVEN_ERROR * 5000)
+    assert activations(make_run(**EVEN)).error == round(CARD_ERROR * 80_000)
 
 
-def test_a_batch_that_is_no_multiple_of_64_has_a_wider_band_until_xla_was_asked_about_such() -> None:
-    def error(key: str) -> int:
-        plan = CardPlan(PLAN_VERSION, {}, CARD.name, {key: PROGRAM}, None, {})
-        write_json(plan_file(calibration_file(make_run()), CARD), plan.model_dump())
-        items = predict(make_run(), machine(), mode="arithmetic", device="cuda").items
-        return next(item for item in items if item.name == "network.activations").error
-
-    assert error("many few 4") == round(CARD_ERROR * 5000)
-    assert error("many few 64") == round(UNEVEN_ERROR * 5000)
+def test_a_minibatch_far_larger_than_any_that_xla_was_asked_about_has_a_wider_band() -> None:
+    keep_plan()
+    far = activations(make_run(envs=16_384, batch=16_384))
+    assert far.error == round(FAR_ERROR * far.nbytes)
 
 
 def test_a_card_of_another_generation_has_a_wider_band_and_the_reader_is_told() -> None:
     keep_plan()
-    footprint = predict(make_run(), machine("T4"), mode="arithmetic", device="cuda")
-    item = next(item for item in footprint.items if item.name == "network.activations")
-    assert item.error == 1250
+    footprint = predict(make_run(**EVEN), machine("T4"), mode="arithmetic", device="cuda")
+    assert activations(make_run(**EVEN), "T4").error == 20_000
     assert any("for a GeForce RTX 4090" in note and "±25% of the temporaries" in note for note in footprint.notes)
-    same = predict(make_run(), machine("RTX 4060"), mode="arithmetic", device="cuda")  # the same capability
-    assert next(item for item in same.items if item.name == "network.activations").error == 500
+    assert activations(make_run(**EVEN), "RTX 4060").error == 8000  # the same capability
 
 
 def test_without_a_plan_the_reader_is_told_how_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(card_asking, "plugin_missing", lambda: "jax-cuda12-plugin is not installed")
+    monkeypatch.setattr(items, "plugin_missing", lambda: "jax-cuda12-plugin is not installed")
     footprint = predict(make_run(), machine(), mode="arithmetic", device="cuda")
     assert any("±50% of the temporaries" in note and "[xla-gpu]" in note for note in footprint.notes)
 
@@ -130,45 +114,50 @@ def test_what_nvidia_smi_will_show_is_said_and_is_not_what_the_run_needs() -> No
     notes = predict(make_run(), machine(), mode="arithmetic", device="cuda").notes
     assert any("nvidia-smi will show about 18.0 GiB" in note for note in notes)  # three quarters of 24,564 MiB
     off = make_run(memory={"xla_preallocate": False})
-    save_calibration(off, make_calibration())
+    keep(off)
     assert not any("nvidia-smi" in note for note in predict(off, machine(), mode="arithmetic", device="cuda").notes)
 
 
 def test_a_card_needs_a_third_more_than_the_arrays_since_xla_takes_three_quarters_of_it() -> None:
-    program = Program(({"1": 6.0 * GIB},))
-    plan = CardPlan(PLAN_VERSION, {}, CARD.name, {"many few 4": program}, None, {})
-    write_json(plan_file(calibration_file(make_run()), CARD), plan.model_dump())
+    keep_plan(Step(({"1": 6.0 * GIB},)))
     gpu = predict(make_run(), machine(), mode="arithmetic", device="cuda").gpu
     assert gpu is not None
     assert 8 * GIB < gpu.nbytes < 8.1 * GIB  # 6 GiB and 32 MiB of workspaces are three quarters of it
 
 
-def test_xla_is_asked_once_for_all_settings_and_again_for_the_very_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, str, Any]] = []
+def test_xla_is_asked_once_for_all_sizes_and_again_for_the_very_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
 
-    def answer(what: str, run: Any, **more: Any) -> dict[str, Any]:
-        asked.append((what, more["card"], more.get("one_unroll")))
+    def answer(what: str, run: Run, **more: Any) -> dict[str, Any]:
+        asked.append(more["card"])
         assert "cuda_compute_capability { major: 8 minor: 9 }" in more["target"]
-        return {"temporaries": 20_000} if what == "plan" else {"pieces": [{"BU": 1.0}], "packing": 1.0}
+        return {"temporaries": STEP.nbytes(sizes_of(run))}
 
-    monkeypatch.setattr(card_plans, "ask_compiler", answer)
-    run = make_run()  # 16 segments for 8 environments: many unrolls
-    plan = ask_for_card(run, CARD)
-    assert [what for what, _, _ in asked] == ["mark", "mark", "plan"]  # its kind, the evaluation, itself
-    assert plan.knows(Sizes(8, 4, 4, 5)) and not plan.knows(Sizes(8, 64, 4, 5))
-    assert plan.exact(CARD, Sizes(8, 4, 4, 5)) == 20_000
-    ask_for_card(run, CARD)
-    assert len(asked) == 3  # all of it is known
-    ask_for_card(run, find_gpu("RTX 4060"))  # of the same generation: only the very run is asked about
-    assert asked[3:] == [("plan", "GeForce RTX 4060", None)]
+    monkeypatch.setattr(asking, "ask_compiler", answer)
+    run = make_run()
+    plan = ask_for_plan(run, CARD)
+    few = sum(len(moment.asked) for moment in moments_of(replay=False))
+    assert len(asked) == few + 2  # itself, and the evaluation
+    assert plan.step is not None and plan.exact(CARD.name, Sizes(8, 4, 4, 5)) == 18_696
+    ask_for_plan(run, CARD)
+    assert len(asked) == few + 2  # all of it is known
+    ask_for_plan(run, find_gpu("RTX 4060"))  # of the same generation: only the very run is asked about
+    assert asked[few + 2 :] == ["GeForce RTX 4060"]
+
+
+def test_a_batch_of_another_kind_is_asked_about_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "plugin_missing", lambda: "")
+    monkeypatch.setattr(asking, "ask_compiler", lambda what, run, **more: {"temporaries": 25_600})
+    keep_plan()
+    assert temporaries(predict(make_run(), machine(), mode="auto", device="cuda")) == 25_600  # a batch of 4
 
 
 def test_a_compilation_that_fails_is_told_and_the_cpus_plan_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: Any, **more: Any) -> Any:
         raise BadInput("no kernel for sm_60")
 
-    monkeypatch.setattr(card_asking, "plugin_missing", lambda: "")
-    monkeypatch.setattr(card_plans, "ask_compiler", fail)
+    monkeypatch.setattr(asking, "plugin_missing", lambda: "")
+    monkeypatch.setattr(asking, "ask_compiler", fail)
     footprint = predict(make_run(), machine("P100"), mode="auto", device="cuda")
     assert temporaries(footprint) == 23_696
     assert any("no kernel for sm_60" in note and "wide band" in note for note in footprint.notes)
@@ -187,31 +176,18 @@ def test_every_card_of_the_table_can_be_described_to_xla() -> None:
     assert "memory_bandwidth: 1008000000000 l2_cache_size: 75497472 clock_rate_ghz: 2.52" in target_text(CARD)
 
 
-@pytest.mark.parametrize("name", ["T4", "A100", "RTX 3090", "RTX 4090", "H100", "RTX 5090"])
-def test_the_robot_ships_plans_for_cards_of_six_generations(name: str) -> None:
-    run, card = read("robot:default"), find_gpu(name)
-    known = known_for(run, card.as_gpu())
-    assert known is not None and known.plan is not None and known.same_card
-    assert set(known.plan.programs) == {"one few 64", "one lots 64", "many few 64", "many lots 64"}
-    assert known.planned is not None  # the run as it is
-    # the marked program, compiled with other sizes, says nearly the same of it
-    said = sum(known.calibration.temporaries(Sizes(1024, 256, 4, 10)).values())
-    assert said == pytest.approx(known.planned, rel=CARD_ERROR / 2)
-    if name == "RTX 4090":
-        assert known.planned == 32_054_272  # XLA's memory analysis says 32.1 MB
-
-
-@pytest.mark.parametrize("name", ["A100", "RTX 3090", "RTX 4090", "H100"])
-def test_the_robot_with_smaller_networks_has_plans_of_its_own(name: str) -> None:
-    run = read("robot:quick")
-    known = known_for(run, find_gpu(name).as_gpu())
-    assert known is not None and known.plan is not None and known.same_card and not known.scaled
-    assert set(known.plan.programs) == {"one few 64", "one lots 64", "many few 64", "many lots 64"}
-    assert known.planned is not None
-    said = sum(known.calibration.temporaries(sizes_of(run)).values())
-    assert said == pytest.approx(known.planned, rel=CARD_ERROR)
-    if name == "RTX 4090":
-        assert known.planned == 11_939_744  # of which 1,310,720 B are workspaces of cuBLAS
+@pytest.mark.parametrize(
+    ("run", "card"),
+    [
+        *(("robot:default", card) for card in ("T4", "A100", "RTX 3090", "RTX 4090", "H100", "RTX 5090")),
+        ("robot:quick", "RTX 4090"),
+    ],
+)
+def test_the_robot_ships_plans_for_cards(run: str, card: str) -> None:
+    known = known_for(read(run), find_gpu(card).as_gpu())
+    assert known is not None and known.plan.card and known.same_card and not known.scaled
+    assert known.planned is not None  # the run as it is; what the sizes that were asked say is nearly the same
+    assert known.step.nbytes(sizes_of(read(run))) == pytest.approx(known.planned, rel=CARD_ERROR)
 
 
 def test_whose_environment_is_billed_is_said_where_the_file_names_none(tmp_path: Path) -> None:
@@ -219,7 +195,7 @@ def test_whose_environment_is_billed_is_said_where_the_file_names_none(tmp_path:
     file.write_text("ppo: {num_envs: 512, batch_size: 128, num_minibatches: 4, unroll_length: 10}\n")
     with collected_notes() as notes:
         read(str(file), like="robot:default")
-    assert any(note.startswith("WARNING: billed with the environment of robot:default") for note in notes)
+    assert any(note.startswith("WARNING: predicted with the environment of robot:default") for note in notes)
 
 
 def test_a_run_that_brax_refuses_is_never_shown_as_one_that_fits() -> None:

@@ -97,7 +97,9 @@ def test_the_table_says_which_of_memory_and_data_per_update_binds() -> None:
 
 
 def test_environments_in_chunks_take_the_physics_of_one_chunk() -> None:
-    run = with_settings(read("robot:default"), env={"n_envs": 16_384}, hyperparams={"batch_size": 4096})
+    run = with_settings(
+        read("robot:default"), env={"n_envs": 16_384}, hyperparams={"batch_size": 4096, "unroll_length": 1}
+    )
     chunked = with_settings(run, memory={"env_chunk": 1024})
     whole, less = (predictor_of(run).footprint(each).gpu for each in (run, chunked))
     assert whole is not None and less is not None

@@ -17,9 +17,9 @@ from legroom.installing import install_command
 from legroom.model.task import TrainTask
 from legroom.reading import read
 from legroom.training.arrays import read_safetensors
-from legroom.training.run_folder import RunFolder
+from legroom.training.request import Training
 from legroom.training.supervise import child_environment
-from legroom.training.train import Training, train
+from legroom.training.train import train
 
 TESTS = Path(__file__).parent
 EACH = 8 * 5 * 4
@@ -131,15 +131,15 @@ def test_out_of_memory_and_killed_it_ends_with_the_same_bits(undisturbed, file, 
         return whole, None
 
     killing = Silent(3 * EACH, lambda: os.kill(child(), signal.SIGKILL))
-    ended = train(Training(hungry, hungry, RunFolder(tmp_path / "run"), "cpu"), killing, next_knob=turn)
-    assert ended.exit_code == EXIT_GOOD
+    outcome, _ = train(Training(hungry, hungry, tmp_path / "run"), killing, next_knob=turn)
+    assert outcome.exit_code == EXIT_GOOD
     ((why, place),) = [(each.why, each.place) for each in failures]
     assert "ut of memory" in why or "RESOURCE_EXHAUSTED" in why
     assert place == "host"
-    assert [each.what for each in ended.outcome.retreats][1:] == ["resumed unchanged"]
+    assert [each.what for each in outcome.retreats][1:] == ["resumed unchanged"]
     assert any(re.fullmatch(r"resuming from step [1-9]\d* \(exact\)", line) for line in killing.lines)
     expected = json.loads((undisturbed[0] / "outcome.json").read_text())
-    assert ended.outcome.parameters_sha256 == expected["parameters_sha256"]
+    assert outcome.parameters_sha256 == expected["parameters_sha256"]
 
 
 @pytest.mark.parametrize(

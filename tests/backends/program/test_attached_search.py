@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from legroom.backends.program.attached_search import find_savings, price_of
 from legroom.model.attachment import AttachedNote
 from legroom.model.footprint import Footprint, Item, Place
@@ -59,6 +61,21 @@ def test_both_are_tried_where_both_are_short() -> None:
     plan = find_savings(Program(1300, 1100, {"lean": (400, 0), "micro_batch": (0, 900)}))
     assert plan.best is not None and plan.best.to_ask_for == ("lean", "micro_batch=256")
     assert plan.best.price == "slower"
+
+
+def test_a_buffer_that_is_refused_before_a_gpu_is_used_is_short_of_host_memory() -> None:
+    # such as a DQN's replay, made before its networks: its footprint is of nothing that would not fit
+    tried: list[dict[str, int | None]] = []
+
+    def program(savings: Savings) -> Attached:
+        tried.append(dict(savings))
+        rehearsal = Rehearsal(("python",), 1, "out-of-memory", updates=0, repeats=0, seconds=1.0, host=HOST)
+        rehearsal = replace(rehearsal, had_card=True)
+        footprint = Footprint("train.py", (Item("host.program", 100, Place.HOST, ""),), "cpu")
+        return Attached(savings, price_of(savings), ProgramPrediction(rehearsal, footprint, BUDGET, False))
+
+    find_savings(program)
+    assert any("lean" in savings for savings in tried) and not any("micro_batch" in savings for savings in tried)
 
 
 def test_what_does_not_help_is_not_recommended() -> None:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import legroom
+from legroom.errors import BadInput
+
 pytest.importorskip("torch")
 
 # in a process of its own: what is put back wrongly must not change other tests
@@ -55,6 +58,7 @@ assert sys.excepthook is hook and threading.Thread._bootstrap_inner is start
 real = nn.Linear(3, 3)
 real(torch.ones(2, 3)).sum().backward()
 torch.optim.SGD(real.parameters(), lr=0.1).step()
+assert len(torch.UntypedStorage(8)) == 8
 assert real.weight.device.type == "cpu" and torch.zeros(2).tolist() == [0.0, 0.0]
 print("good")
 """
@@ -66,3 +70,16 @@ def test_torch_has_a_card_inside_and_is_what_it_was_afterwards(tmp_path: Path) -
         [sys.executable, tmp_path / "cell.py"], capture_output=True, text=True, check=False, timeout=300
     )
     assert done.stdout == "good\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("gpu", "message", "hint"),
+    [
+        (test_torch_has_a_card_inside_and_is_what_it_was_afterwards, "gpu=test_torch", "with legroom.rehearse(): test"),
+        (4070, "gpu=4070 is not the name of a GPU", "gpu='RTX 4090'"),
+    ],
+)
+def test_what_is_no_name_of_a_gpu_is_refused_with_the_way_out(gpu: object, message: str, hint: str) -> None:
+    with pytest.raises(BadInput, match=message) as refused:
+        legroom.rehearse(gpu)  # type: ignore[arg-type]
+    assert hint in (refused.value.hint or "")

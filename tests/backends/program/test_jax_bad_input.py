@@ -126,7 +126,7 @@ def test_a_program_that_ends_without_a_gpu_names_its_line(tmp_path: Path, monkey
     prediction = rehearsed(tmp_path, monkeypatch, needs=needs)
     said = "; ".join(prediction.footprint.unknown)
     assert "the program failed at train.py:3 (AssertionError: needs an NVIDIA GPU)" in said
-    assert "jax's devices are the CPU's here, a program that insists on a GPU ends" in said
+    assert "jax sees only CPU devices here, so a program that requires a GPU exits" in said
     assert prediction.fits is None and prediction.exit_code == 2
 
 

@@ -255,14 +255,28 @@ def test_a_process_with_torch_that_lets_nobody_in_leaves_it_unknown(tmp_path: Pa
     assert "child.py --hidden" in line and "\n" not in line
 
 
+@BOTH_SLOWLY
+def test_temporary_files_are_seen_by_programs_that_are_not_python(tmp_path: Path, writes: str) -> None:
+    """Trackers start a server of their own in C or Go and wait for its port in such a file."""
+    body = """
+import os, subprocess, sys, tempfile
+with tempfile.TemporaryDirectory() as folder:
+    port = os.path.join(folder, "port")
+    subprocess.run(["sh", "-c", f"echo 4242 > {port}"], check=True)
+    raise SystemExit(open(port).read() != "4242\\n")
+"""
+    assert rehearsed(tmp_path, body, writes).stopped == "finished"
+
+
 @BOTH
-def test_a_full_layer_says_so(tmp_path: Path, writes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("where", ["", "tempfile.gettempdir() + '/legroom-test-' +"])
+def test_a_full_layer_says_so(tmp_path: Path, writes: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("legroom.backends.program.launching.LEAST_LAYER", 1 << 20)
     monkeypatch.setattr("legroom.backends.program.launching.MOST_LAYER", 8 << 20)
-    body = """
-import time
+    body = f"""
+import tempfile, time
 for number in range(100):
-    with open(f"{number}.bin", "wb") as file: file.write(bytes(1 << 20))
+    with open({where} str(number) + ".bin", "wb") as file: file.write(bytes(1 << 20))
     time.sleep(0.05)
 """
     found = rehearsed(tmp_path, body, writes)

@@ -103,7 +103,7 @@ def test_a_program_that_goes_on_with_less_and_trains_is_not_said_to_have_run_out
     _, run, _ = document(tmp_path, GOES_ON, "--ram", "1GiB", "--gpu", "RTX 4070")
     assert (run["fits"], run["program"]["stopped"]) == (True, "repeats")
     told = [each["message"] for each in run["findings"] if each["name"] == "host-memory-refused"]
-    assert told and "a request of 4.0 GiB was refused; the program caught that and went on" in told[0]
+    assert told and "a request of 4.0 GiB was refused; the program caught this and continued" in told[0]
 
 
 @on_linux

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.cli import in_process
+from tests.cli.test_terminal import on_a_terminal
 
 HERE = Path(__file__).parent
 HEAD = f"""
@@ -238,7 +240,7 @@ def test_bad_input_gets_one_line(tmp_path: Path, command: list[str], said: str) 
 @pytest.mark.parametrize("options", ["-I", "-uE"])
 def test_an_isolated_interpreter_is_entered_through_the_view_of_its_files(tmp_path: Path, options: str) -> None:
     (tmp_path / "plain.py").write_text("import sys; print('legroom_hollow' in sys.modules)")
-    assert "True" in legroom("--", sys.executable, options, "plain.py", cwd=tmp_path).stdout
+    assert "True" in legroom("--all", "--", sys.executable, options, "plain.py", cwd=tmp_path).stdout
     refused = in_process.legroom("predict", "--keep-writes", "--", sys.executable, options, "plain.py", cwd=tmp_path)
     assert refused.returncode == 2 and f"Python is started with -{options[-1]}" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
@@ -246,8 +248,39 @@ def test_an_isolated_interpreter_is_entered_through_the_view_of_its_files(tmp_pa
 
 def test_options_that_only_look_isolating_are_the_programs_own(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text("import sys; print(sys.argv)")
-    done = legroom("--", sys.executable, "plain.py", "-I", "-E", cwd=tmp_path)
+    done = legroom("--all", "--", sys.executable, "plain.py", "-I", "-E", cwd=tmp_path)
     assert "['plain.py', '-I', '-E']" in done.stdout
+
+
+MANY_LINES = """
+print("the program's own words")
+for line in range(20, 80):
+    writer.alloc(MIB * line // 20 if line < 60 else 512, writer.site(__file__, line))
+while True: update()
+"""
+
+
+def test_the_answer_is_one_screen_without_the_programs_output_and_all_of_it_with_all(tmp_path: Path) -> None:
+    script = program(tmp_path, MANY_LINES)
+    short = legroom("--vram", "8GiB", "--", sys.executable, script, cwd=tmp_path).stdout
+    assert len(short.splitlines()) <= 40 and "own words" not in short, short
+    assert re.search(r"\d+ others +[\d.]+ MiB +\d+% +--all lists them", short)
+    whole = legroom("--vram", "8GiB", "--all", "--", sys.executable, script, cwd=tmp_path).stdout
+    assert "own words" in whole and "program.py:70" in whole
+
+
+def test_a_program_that_fails_at_an_import_gets_its_own_words_and_no_bill(tmp_path: Path) -> None:
+    script = program(tmp_path, "", head="print('so far')\nimport no_such_module_here")
+    done = legroom("--", sys.executable, script)
+    assert "peak" not in done.stdout and "seen up to there" not in done.stdout
+    assert "No module named 'no_such_module_here'" in " ".join(done.stdout.split())
+    assert "so far" in done.stderr and "ModuleNotFoundError" in done.stderr
+
+
+def test_a_terminal_shows_how_long_it_may_still_take(tmp_path: Path) -> None:
+    script = program(tmp_path, "time.sleep(1)\nwhile True: update()")
+    shown = on_a_terminal("predict", "--vram", "8GiB", "--", sys.executable, script)
+    assert re.search(r"\d+ steps in 1 s, at most 59 s left", shown)
 
 
 def test_bad_numbers_get_one_line() -> None:

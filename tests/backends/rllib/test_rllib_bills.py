@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legroom.backends.rllib.items import on_one_machine, role_items, runner_request, shadow_of, step_nbytes
+from legroom.backends.rllib import items
+from legroom.backends.rllib.items import on_one_machine, runner_request, shadow_of, step_nbytes
 from legroom.backends.rllib.ray_base import RayFigures
 from legroom.backends.rllib.translation import rllib_plan
 from legroom.backends.sb3.base_figures import BaseFigures
@@ -51,7 +52,7 @@ def footprint_of(run):
 
 
 def runner_items(run):
-    return role_items(run, rllib_plan(run), evidence_of(run), FIGURES).runner
+    return tuple(items.runner_items(run, rllib_plan(run), evidence_of(run)))
 
 
 def test_a_step_has_observation_action_reward_and_what_the_policy_put_out():
@@ -132,7 +133,7 @@ def test_fit_says_in_a_line_that_it_does_not_turn_rllibs_settings(target, capsys
         main(["fit", target, "--backend", "rllib", "--ram", "8GiB", "--mode", "arithmetic"])
     told = capsys.readouterr()
     assert (ended.value.code, told.out, len(told.err.splitlines())) == (2, "", 1)
-    assert "fit does not turn RLlib's settings" in told.err and "legroom predict" in told.err
+    assert "fit cannot change RLlib's settings" in told.err and "legroom predict" in told.err
 
 
 def test_a_cluster_is_no_option_of_predict(capsys):

@@ -6,10 +6,13 @@ import re
 import subprocess
 import sys
 
+import gymnasium
+import numpy as np
 import pytest
 from stable_baselines3 import DQN
 
-from legroom.backends.sb3.measured_items import architecture, cleaned_line, opening_lines
+import legroom
+from legroom.backends.sb3.measured_items import architecture, cleaned_line, measured_items, opening_lines
 from legroom.reading import read, run_from_dict
 
 FIRE = {
@@ -64,3 +67,26 @@ def test_on_a_gpu_its_memory_is_said_at_the_start_with_the_networks_and_after_cl
     sizes = r"GPU memory after cleanup: ([\d.]+) MiB allocated, ([\d.]+) MiB reserved, ([\d.]+) MiB before$"
     allocated, reserved, before = map(float, re.match(sizes, said[2]).groups())
     assert 4 * 266_242 * 4 / 2**20 < allocated <= reserved < before  # weights, target and Adam's two stay
+
+
+class Pictures(gymnasium.Env):
+    """Of 7,056 bytes; they never change."""
+
+    observation_space = gymnasium.spaces.Box(0, 255, (84, 84), np.uint8)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros((84, 84), np.uint8), {}
+
+    def step(self, action):
+        return np.zeros((84, 84), np.uint8), 0.0, False, False, {}
+
+
+def test_a_decoded_copy_is_measured_by_the_name_it_has_in_the_bill():
+    """In with the stored observations it made them look five times as large as predicted."""
+    model = legroom.lean("PPO", "MlpPolicy", Pictures(), n_steps=64, batch_size=32, n_epochs=2, max_bytes=1 << 30)
+    model.learn(128)
+    items = measured_items(model, model.get_env())
+    assert items["rollout.decoded copy"] == 64 * 84 * 84
+    assert items["rollout.observations"] < 64 * 84 * 84 // 2

@@ -13,13 +13,11 @@ from legroom.backends.sb3.bill.lean import (
     episode_rates,
     lean_replay,
     lean_rollout,
-    reads_per_row,
-    slowdown,
 )
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.backends.sb3.bill.network import network_items
 from legroom.backends.sb3.stored import may_store_leanly, stores_leanly
-from legroom.model.evidence import Evidence, Growth, LeanProbe, LeanTimes
+from legroom.model.evidence import Evidence, Growth, LeanProbe
 from legroom.model.footprint import Known, Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run
@@ -128,30 +126,6 @@ def test_environments_that_began_together_end_together():
     regular = replace(PROBE, episodes=9, episode_mean=1000, episode_std=0)
     episodes = count_episodes(make(n_envs=8, n_steps=1501), regular, 1501)
     assert (episodes.low, episodes.expected, episodes.high) == (8, 12, 16)
-
-
-def test_time_is_adding_once_and_reading_often():
-    times = LeanTimes(add=20, read=10, plain_add=10, plain_read=15, plain_flatten=5)
-    probe = replace(PROBE, times=times)
-    several, one = (slowdown(make(n_envs=n_envs, n_epochs=10), evidence(probe)) for n_envs in (4, 1))
-    assert several == pytest.approx((20 + 10 * 10) / (10 + 5 + 10 * 15))
-    assert one == pytest.approx((20 + 10 * 10) / (10 + 10 * 15))  # what one environment stores is flattened as a view
-    assert slowdown(make(), evidence(PROBE)) is None
-    assert slowdown(make(), evidence()) is None
-
-
-@pytest.mark.parametrize(
-    ("algo", "hyperparams", "reads"),
-    [
-        ("PPO", {"n_epochs": 7}, 7),
-        ("A2C", {}, 1),
-        ("DQN", {"batch_size": 32}, 32 / 4 / 2),  # train_freq 4
-        ("SAC", {"batch_size": 256, "gradient_steps": -1}, 256),  # as many updates as transitions
-        ("TD3", {"batch_size": 100, "train_freq": [1, "episode"], "gradient_steps": -1}, 100),
-    ],
-)
-def test_how_often_an_observation_is_read(algo, hyperparams, reads):
-    assert reads_per_row(make(algo, n_envs=2, **hyperparams)) == reads
 
 
 @pytest.mark.parametrize(

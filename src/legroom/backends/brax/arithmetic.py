@@ -1,7 +1,7 @@
 """A brax run by arithmetic alone: networks, optimizer, environment states, rollout, and what compiling takes.
 
 The state of one environment and the physics' temporaries depend on the model and are only known to the compiler, so
-those items are defaults with a wide error until it has been asked (`brax_calibration`).
+those items are defaults with a wide error until it has been asked (`asking.py`).
 
 Mirrors the layout of brax 0.14.2 (`training/acting.py`, `training/agents/ppo/train.py`).
 """

@@ -78,12 +78,12 @@ class BraxBackend(Backend):
     # ---- predicting
 
     def prepared(self, run: Run, mode: Mode, progress: Callable[[str], None]) -> Run:
-        from legroom.backends.brax.items import asked_of_compiler
+        from legroom.backends.brax.asking import asked_of_compiler
 
         return asked_of_compiler(run, mode, progress)
 
     def asked_for_card(self, run: Run, gpu: Gpu, mode: Mode, progress: Callable[[str], None]) -> str:
-        from legroom.backends.brax.card_asking import asked_for_card
+        from legroom.backends.brax.asking import asked_for_card
 
         return asked_for_card(run, gpu, mode, progress)
 
@@ -91,7 +91,7 @@ class BraxBackend(Backend):
         return None
 
     def look(self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode) -> list[Look]:
-        from legroom.backends.brax.card_asking import brax_notes
+        from legroom.backends.brax.items import brax_notes
 
         return [Look(notes=brax_notes(run, device, machine)) for run, device in zip(runs, devices, strict=True)]
 
@@ -195,7 +195,7 @@ class BraxBackend(Backend):
 
     def quick_prediction(self, run: Run) -> tuple[Run, Mode]:
         """Leave the compiler alone, which takes minutes."""
-        from legroom.backends.brax.items import with_traced_spaces
+        from legroom.backends.brax.asking import with_traced_spaces
 
         return with_traced_spaces(run), "arithmetic"
 

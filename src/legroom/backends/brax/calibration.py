@@ -1,42 +1,35 @@
-"""What the compiler said about a brax run once, kept so that every other setting of it is arithmetic.
+"""What the compilers said about a brax run once, kept so that every other setting of it is arithmetic.
 
-A calibration belongs to an environment, networks and library versions; num_envs, batch_size, num_minibatches,
-unroll_length and the number of evaluation environments may be anything. It takes four or five processes that trace and
-compile (`backends/brax/compiled.py`), some minutes, and is kept as JSON under the user's cache directory. Reading it
-imports nothing: a prediction from it takes milliseconds.
+Two kinds of JSON file under the user's cache directory, both of one environment, its networks and library versions,
+whatever num_envs, batch_size, num_minibatches, unroll_length and evaluation environments are: a *calibration* with the
+bytes of states and weights and what compiling takes on the host, the same wherever the run trains; and beside it
+*plans* (`plans.py`), one of the CPU's compiler and one for every card that XLA was asked about. Reading them imports
+nothing: a prediction takes milliseconds. `asking.py` makes them.
 
-A package may ship calibrations of its environments in a folder `calibrations` beside the module (the robot does, by
+A package may ship such files of its environments in a folder `calibrations` beside the module (the robot does, by
 `bench/robot_calibrations.py`). They hold for as long as the environment's own files are what they were; those made with
 other versions of the libraries are used with a wider band, since nobody should wait minutes for a first look.
-
-What XLA plans for a card is kept beside it (`card_plans`).
-
-brax compiles two kinds of program: where the environments are as many as the segments of a rollout (batch_size ×
-num_minibatches), one unroll of each is the rollout, and XLA leaves out the loop around it. Each kind is asked for by
-itself.
 """
 
+import re
 import sys
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from legroom.backends.base import hyper
-from legroom.backends.brax.compiled import ask_compiler
-from legroom.backends.brax.facts import is_ppo
-from legroom.backends.brax.pieces import FEW, Program, Sizes, evenness
+from legroom.backends.brax.plans import BY_NAME, Asked, Plan, Sizes
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
+from legroom.machine.gpu_table import KnownGpu
 from legroom.machine.versions import read_versions
 from legroom.model.data import Data
 from legroom.model.run import Run
 
 LIBRARIES = ("jax", "jaxlib", "brax", "flax", "optax", "mujoco", "mujoco-mjx", "playground")
-VERSIONS = {True: 2, False: 3}  # of the file's form and of how it is made: PPO's and SAC's
+VERSION = 4  # of the files' form and of how they are made
 # Settings that are arguments of the arithmetic, and those that are numbers inside the program and shape nothing.
 SIZES = frozenset({"batch_size", "num_minibatches", "unroll_length", "max_replay_size", "grad_updates_per_step"})
 SHAPELESS = frozenset({
@@ -46,25 +39,13 @@ SHAPELESS = frozenset({
     "normalize_observations_std_eps", "deterministic_eval", "verbose", "restore_value_fn", "run_evals",
 })  # fmt: skip
 SHIPPED = "calibrations"  # the folder beside an environment's module
-KIND = {True: "one", False: "many"}  # unrolls per rollout; SAC's updates per training step
-
-
-@dataclass(frozen=True)
-class Checked(Data):
-    """A setting that was really compiled, and what XLA's own analysis says its temporaries take."""
-
-    sizes: Sizes
-    temporaries: int
 
 
 @dataclass(frozen=True)
 class Calibration(Data):
-    """What is known of one environment with one set of networks.
+    """What is known of one environment with one set of networks, wherever it trains.
 
     Args:
-        programs: the training step, by the kind of rollout: "one" unroll of every environment, or "many"; those of a
-            card also by "few" minibatches or "lots" of them, and by the power of two that divides the batch.
-        evaluation: brax's evaluation, whose only size is its environments.
         weights_nbytes, targets_nbytes, optimizer_nbytes, other_nbytes: of the training state.
         env_state_nbytes: of one environment, as it is carried from step to step; `env_fixed_nbytes` of all together.
         transition_nbytes: of one environment step, as the rollout keeps it.
@@ -76,10 +57,7 @@ class Calibration(Data):
         compile_s: tracing and compiling, on the machine that did it.
     """
 
-    version: int
     versions: dict[str, str]
-    programs: dict[str, Program]
-    evaluation: Program | None
     weights_nbytes: int
     targets_nbytes: int
     optimizer_nbytes: int
@@ -97,27 +75,6 @@ class Calibration(Data):
     retained_nbytes: int
     host_spread_nbytes: int
     compile_s: float
-    checked: list[Checked]
-
-    def temporaries(self, sizes: Sizes, adjust: Mapping[str, float] = MappingProxyType({})) -> dict[str, float]:
-        """Return the bytes of each term at the training step's fullest moment; terms in `adjust` are multiplied."""
-        return program_for(self.programs, sizes).fullest(sizes, adjust)
-
-    def deviation(self) -> float:
-        """Return how far, as a share, it may be from what the compiler says of a setting that is compiled as it is."""
-        gaps = max((program.packing - 1 for program in self.programs.values()), default=0.0)
-        known = [each for each in self.checked if each.temporaries and self.has_kind(each.sizes)]
-        ratios = (sum(self.temporaries(each.sizes).values()) / each.temporaries for each in known)
-        return max(gaps, *(abs(ratio - 1) for ratio in ratios), 0.0)
-
-    def has_kind(self, sizes: Sizes) -> bool:
-        """Return whether the compiler was asked about such a rollout."""
-        return any(key.startswith(kind_of(sizes)) for key in self.programs)
-
-    def largest(self, term: str) -> float:
-        """Return the most bytes per unit of the term at any moment of the training step."""
-        pieces = (piece for program in self.programs.values() for piece in program.pieces)
-        return max((piece.get(term, 0.0) for piece in pieces), default=0.0)
 
 
 def all_at_once(run: Run) -> Run:
@@ -125,38 +82,6 @@ def all_at_once(run: Run) -> Run:
     if run.memory.env_chunk is None:
         return run
     return run.replace(memory=run.memory.model_copy(update={"env_chunk": None}))
-
-
-def sizes_of(run: Run) -> Sizes:
-    """Return the settings that the run's arrays depend on."""
-    if not is_ppo(run):
-        updates, rows = int(hyper(run, "grad_updates_per_step")), hyper(run, "max_replay_size") or run.total_timesteps
-        return Sizes(run.env.n_envs, int(hyper(run, "batch_size")), int(rows or 1), updates, replay=True)
-    return Sizes(
-        run.env.n_envs, int(hyper(run, "batch_size")), int(hyper(run, "num_minibatches")),
-        int(hyper(run, "unroll_length")),
-    )  # fmt: skip
-
-
-def kind_of(sizes: Sizes) -> str:
-    """Return which of brax's programs it is."""
-    return KIND[(sizes.unroll if sizes.replay else sizes.unrolls) == 1]
-
-
-def card_kind_of(sizes: Sizes) -> str:
-    """Return which of its programs it is to the compiler of a card, as `many few 64`; SAC's as `many`."""
-    if sizes.replay:
-        return kind_of(sizes)
-    return f"{kind_of(sizes)} {'few' if sizes.minibatches <= FEW else 'lots'} {evenness(sizes.batch)}"
-
-
-def program_for(programs: Mapping[str, Program], sizes: Sizes) -> Program:
-    """Return the program for these sizes, or else the one that is most like it: unrolls, then batch, then minibatches.
-
-    Programs of a CPU are told apart by unrolls alone.
-    """
-    unrolls, *others = card_kind_of(sizes).split()
-    return programs[max(programs, key=lambda key: [each in key.split() for each in (unrolls, *reversed(others))])]
 
 
 def find_calibration(run: Run) -> Calibration | None:
@@ -171,20 +96,15 @@ def calibration_places(run: Run) -> list[Path]:
     return [calibration_file(run), *([] if folder is None else [folder / _name(run)])]
 
 
-def kinds_for(run: Run, *, both: bool) -> list[str]:
-    """Return the kinds of program to ask for: the run's own, or both."""
-    return [*KIND.values()] if both else [kind_of(sizes_of(run))]
-
-
 def made_elsewhere(calibration: Calibration) -> list[str]:
     """Return the libraries whose version here is another than the one it was made with, as `jax 0.9.2`."""
-    here = dict(_versions())
+    here = dict(library_versions())
     return [f"{name} {version}" for name, version in calibration.versions.items() if here.get(name, version) != version]
 
 
 def calibration_file(run: Run) -> Path:
     """Return where it is kept; the same for runs that differ only in sizes."""
-    return cache_folder() / _name(run, _versions())
+    return cache_folder() / _name(run, library_versions())
 
 
 def shipped_folder(env_id: str | None) -> Path | None:
@@ -194,17 +114,13 @@ def shipped_folder(env_id: str | None) -> Path | None:
     return folder if folder is not None and folder.is_dir() else None
 
 
-def save_calibration(run: Run, calibration: Calibration) -> None:
-    """Keep it for every run that differs from this one in sizes only, and as the latest of its environment."""
-    _write(run, calibration, cache_folder(), _versions())
+def save_calibration(run: Run, calibration: Calibration, shipped: Path | None = None) -> Path:
+    """Keep it for every run that differs from this one in sizes only, and as the latest of its environment.
 
-
-def ship_calibration(run: Run, calibration: Calibration, folder: Path) -> Path:
-    """Write it into the folder that a package ships, where every run that differs in sizes only finds it."""
-    return _write(run, calibration, folder)
-
-
-def _write(run: Run, calibration: Calibration, folder: Path, *versions: Any) -> Path:
+    Args:
+        shipped: the folder that a package ships, in place of the one of this machine.
+    """
+    folder, versions = (cache_folder(), (library_versions(),)) if shipped is None else (shipped, ())
     path = folder / _name(run, *versions)
     write_json(path, calibration.model_dump())
     remat, policy = bool(run.memory.activation_checkpointing), run.policy.model_dump()["kwargs"]
@@ -215,26 +131,27 @@ def _write(run: Run, calibration: Calibration, folder: Path, *versions: Any) -> 
 
 def _name(run: Run, *versions: Any) -> str:
     """Return the file of a calibration; what is shipped holds whatever the versions."""
-    return f"brax-{digest(VERSIONS[is_ppo(run)], *versions, *_identity(run))}.json"
+    return f"brax-{digest(VERSION, *versions, *_identity(run))}.json"
 
 
 def _relative_name(run: Run, *versions: Any) -> str:
     """Return the file that says which is the latest calibration of the run's environment."""
     parts = _source_of(run.env.id), run.algo.upper(), run.env.id, run.env.kwargs
-    return f"brax-env-{digest(VERSIONS[is_ppo(run)], *versions, *parts)}.json"
+    return f"brax-env-{digest(VERSION, *versions, *parts)}.json"
 
 
 def _identity(run: Run) -> tuple[Any, ...]:
     """Return all that a compiled program depends on but sizes and versions."""
     hyperparams = {key: value for key, value in run.hyperparams.items() if key not in SIZES | SHAPELESS}
-    # stepping in chunks is no part of it: what that saves is arithmetic (`brax_scaling`)
+    # stepping in chunks is no part of it: what that saves is arithmetic (`scaling.py`)
     remat = bool(run.memory.activation_checkpointing)
     parts = run.algo.upper(), run.env.id, run.env.kwargs, run.policy.kwargs, sorted(hyperparams.items()), remat
     return (_source_of(run.env.id), *parts)
 
 
 @cache
-def _versions() -> tuple[tuple[str, str], ...]:
+def library_versions() -> tuple[tuple[str, str], ...]:
+    """Return the versions of what the figures depend on."""
     return tuple(sorted(read_versions(LIBRARIES).items()))
 
 
@@ -279,98 +196,83 @@ def _source_of(env_id: str | None) -> int:
 _REMEMBERED: dict[Path, tuple[int, Any]] = {}
 
 
-def _read(path: Path) -> Calibration | None:
-    found: Calibration | None = remembered(path, lambda each: parsed(read_json(each)))
-    return found
-
-
-def remembered(path: Path, read: Callable[[Path], Any]) -> Any:
-    """Return what `read` makes of the file, None where there is none; once, since a fit asks thousands of times."""
+def _remembered(path: Path, read: Callable[[Any], Any] = lambda data: data) -> Any:
+    """Return what `read` makes of a file's JSON, None where there is none or it is damaged; read once, since a fit asks
+    thousands of times. Without pydantic, which is slow."""
     try:
         changed = path.stat().st_mtime_ns
     except OSError:
         return None
     if path not in _REMEMBERED or _REMEMBERED[path][0] != changed:
-        _REMEMBERED[path] = changed, read(path)
+        try:
+            _REMEMBERED[path] = changed, read(read_json(path))
+        except (KeyError, TypeError, AttributeError):
+            _REMEMBERED[path] = changed, None
     return _REMEMBERED[path][1]
 
 
-def parsed(data: Any, what: type[Any] = Calibration) -> Any:
-    """Return the calibration that our own JSON describes, None where it is damaged; without pydantic, which is slow."""
-    try:
-        programs = {kind: _program(each) for kind, each in data["programs"].items()}
-        evaluation = None if data["evaluation"] is None else _program(data["evaluation"])
-        checked = [Checked(Sizes(**each["sizes"]), each["temporaries"]) for each in data["checked"]]
-        return what(**{**data, "programs": programs, "evaluation": evaluation, "checked": checked})
-    except (KeyError, TypeError, AttributeError):
-        return None
-
-
-def _program(data: dict[str, Any]) -> Program:
-    return Program(tuple(data["pieces"]), data["packing"])
+def _read(path: Path) -> Calibration | None:
+    found: Calibration | None = _remembered(path, lambda data: Calibration(**data))
+    return found
 
 
 def find_relative(run: Run) -> tuple[Calibration, dict[str, Any], bool, Path] | None:
     """Return the latest calibration of the run's environment, its networks, whether with remat, and its file."""
-    places = [cache_folder() / _relative_name(run, _versions())]
+    places = [cache_folder() / _relative_name(run, library_versions())]
     if (folder := shipped_folder(run.env.id)) is not None:
         places.append(folder / _relative_name(run))
     for place in places:
-        about = remembered(place, read_json)
+        about = _remembered(place)
         if not isinstance(about, dict):
             continue
         file = place.parent / str(about.get("file"))
-        found = _read(file)
-        if found is not None and found.programs:
+        if (found := _read(file)) is not None:
             return found, about["policy"], about["remat"], file
     return None
 
 
-def calibrate(run: Run, *, progress: Callable[[str], None] = lambda _: None, both: bool = False) -> Calibration:
-    """Return a calibration that knows the run's kind of program, compiling what is not kept yet; and keep it.
+def plan_file(calibration_file: Path, card: str) -> Path:
+    """Return where the plan of a card is kept, or that of the CPU's compiler where the name is empty."""
+    slug = re.sub(r"[^a-z0-9]+", "-", card.lower()) or "cpu"
+    return calibration_file.with_name(f"{calibration_file.stem}@{slug}.json")
+
+
+def read_plan(calibration_file: Path, card: str = "") -> Plan | None:
+    """Return the plan of one card, or of the CPU's compiler, kept beside a calibration."""
+
+    def parsed(data: Any) -> Plan:
+        asked = {
+            name: [Asked(Sizes(**each["sizes"]), each["temporaries"]) for each in found]
+            for name, found in data["asked"].items()
+        }
+        return Plan(**{**data, "asked": asked})
+
+    found: Plan | None = _remembered(plan_file(calibration_file, card), parsed)
+    return found
+
+
+def find_plan(calibration_file: Path, card: KnownGpu | None) -> Plan | None:
+    """Return the plan for the card, or else for the card most like it, kept beside a calibration; None: there is none.
 
     Args:
-        both: ask for the other kind as well, which a table of many settings needs.
-
-    Raises:
-        BadInput: brax refuses the run.
-        MissingExtra: jax or brax is not installed.
+        card: None where only the memory of the card is known.
     """
-    run = all_at_once(run)
-    known = find_calibration(run)
-    if known is not None and made_elsewhere(known):  # asked again, with the libraries that are here
-        known = None
-    if known is None:
-        free, busy = ask_compiler("compile", run, progress=progress), ask_compiler("compile", run, cores=1)
-        known = _from_compiler(run, free, busy)
-        save_calibration(run, known)
-    for kind in kinds_for(run, both=both):
-        if kind not in known.programs:
-            answer = ask_compiler("mark", run, progress=progress, one_unroll=kind == "one", evaluation=False)
-            known = known.model_copy(update={"programs": {**known.programs, kind: _program(answer)}})
-            save_calibration(run, known)
-    if known.evaluation is None:
-        answer = ask_compiler("mark", run, progress=progress, one_unroll=False, evaluation=True)
-        known = known.model_copy(update={"evaluation": _program(answer)})
-        save_calibration(run, known)
-    return known
+    plans = list(_plans_beside(calibration_file))
+    if not plans or card is None:
+        return next(iter(plans), None)
+    return min(plans, key=lambda plan: (not plan.is_of(card), _unlike(BY_NAME[plan.card], card)))
 
 
-def _from_compiler(run: Run, free: dict[str, Any], busy: dict[str, Any]) -> Calibration:
-    """Return what two processes said that compiled the same, one with all cores and one with a single one."""
-    names = (
-        "weights_nbytes", "targets_nbytes", "optimizer_nbytes", "other_nbytes", "env_state_nbytes",
-        "env_fixed_nbytes", "eval_state_nbytes", "transition_nbytes", "observation", "action_size",
-    )  # fmt: skip
-    measured = ("imported_nbytes", "traced_nbytes", "compiled_nbytes", "all_compiled_nbytes", "retained_nbytes")
-    return Calibration(
-        version=VERSIONS[is_ppo(run)],
-        versions=dict(_versions()),
-        programs={},
-        evaluation=None,
-        compile_s=free["trace_s"] + free["compile_s"] + free["evaluation_s"],
-        checked=[Checked(sizes_of(run), free["epoch"]["temporaries"])],
-        host_spread_nbytes=abs(free["all_compiled_nbytes"] - busy["all_compiled_nbytes"]) // 2,
-        **{name: free[name] for name in names},
-        **{name: (free[name] + busy[name]) // 2 for name in measured},
-    )
+def _unlike(one: KnownGpu, other: KnownGpu) -> tuple[bool, float, float]:
+    """Return how different two cards are to XLA: the capability first, then how many multiprocessors."""
+    capabilities = [each.capability[0] + each.capability[1] / 10 for each in (one, other)]
+    processors = sorted((one.multiprocessors, other.multiprocessors))
+    return one.name != other.name, abs(capabilities[0] - capabilities[1]), processors[1] / processors[0]
+
+
+def _plans_beside(calibration_file: Path) -> Iterator[Plan]:
+    names = {plan_file(calibration_file, name).name: name for name in BY_NAME}
+    for path in sorted(calibration_file.parent.glob(f"{calibration_file.stem}@*.json")):
+        plan = read_plan(calibration_file, names[path.name]) if path.name in names else None
+        if plan is not None and plan.card == names[path.name]:
+            yield plan

@@ -37,7 +37,7 @@ from legroom.backends.brax.facts import (
     is_ppo,
     prefill_env_steps,
 )
-from legroom.backends.brax.leaner import stepped_in_chunks, with_remat
+from legroom.backends.brax.leaner import with_remat
 from legroom.errors import BadInput
 from legroom.model.algorithms import NEUTRAL
 from legroom.model.run import Run
@@ -284,12 +284,6 @@ def train_arguments(run: Run, made: TrainingEnv, training_steps_per_epoch: int |
         if not is_ppo(run):
             del hyperparams["num_resets_per_eval"]
     arguments = {key: value for key, value in hyperparams.items() if key not in NEUTRAL}
-    wrap = made.wrap
-    chunk = run.memory.env_chunk
-    if chunk is not None:
-        if wrap is not None:
-            raise BadInput("memory.env_chunk needs an environment that brax itself wraps", path=run.source)
-        wrap = functools.partial(stepped_in_chunks, chunk=chunk)
     return arguments | {
         "environment": made.env,
         "num_timesteps": timesteps,
@@ -297,7 +291,7 @@ def train_arguments(run: Run, made: TrainingEnv, training_steps_per_epoch: int |
         "num_eval_envs": eval_envs_of(run),
         "episode_length": episode_length_of(run),
         "seed": run.seed or 0,
-        "wrap_env_fn": wrap,
+        "wrap_env_fn": made.wrap,
         "network_factory": _network_factory(run),
     }
 

@@ -29,7 +29,7 @@ def main() -> None:
 
     if task.get("cores") and hasattr(os, "sched_setaffinity"):  # before XLA counts them
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task["cores"]])
-    if task["what"] in ("mark", "plan"):
+    if task["what"] == "plan":
         modules = "|".join((EPOCH_MODULE, EVALUATION_MODULE))
         _add_flags(f"--xla_dump_to={task['folder']}/dump --xla_dump_hlo_module_re={modules}")
     if "target" in task:

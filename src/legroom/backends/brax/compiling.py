@@ -3,11 +3,8 @@
 *compile*: the run's epoch (and its evaluation) as they are; answers with XLA's memory analysis, seconds, and the
 high-water mark of this process, which is what tracing and compiling take on the host wherever the run trains.
 
-*mark*: the run with marked sizes (`pieces.py`), to be told how every buffer grows. XLA has written what it
-is asked for before it generates any code, which takes most of a compilation's time: the process ends right there. With
-`evaluation`, the evaluation instead of the training step.
-
-*plan*: the run as it is, likewise ended before code is generated: the bytes of its temporaries.
+*plan*: the run as it is, or its evaluation, to be told the bytes of its temporaries. XLA has written them before it
+generates any code, which takes most of a compilation's time: the process ends right there.
 
 *shapes*: traces only: the bytes of weights, optimizer and states.
 
@@ -15,7 +12,6 @@ With a `target` (`device/xla_target.py`) it is XLA's compiler for that card that
 card: a `vmap` over an axis of one is another program, whose temporaries XLA plans otherwise.
 """
 
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,35 +20,15 @@ from typing import Any
 import jax
 from brax.training import acting
 
-from legroom.backends.brax.buffers import (
-    HOPPER,
-    HOPPER_WORKSPACE,
-    UNMARKED,
-    WORKSPACE,
-    Assignment,
-    coefficients,
-    live_sums,
-    read_assignment,
-    workspaces,
-)
 from legroom.backends.brax.capture import Captured, capture, policy_params, without_device
 from legroom.backends.brax.compile_child import EPOCH_MODULE, EVALUATION_MODULE
 from legroom.backends.brax.facts import eval_envs_of, is_ppo
-from legroom.backends.brax.pieces import (
-    Program,
-    Sizes,
-    card_marks,
-    card_replay_marks,
-    marked_replay,
-    marked_sizes,
-    undominated,
-)
+from legroom.device.xla_buffers import read_allocations
 from legroom.device.xla_devices import assignment_file, card_sharding, on_card
 from legroom.errors import BadInput
-from legroom.model.run import EvalSpec, Run
+from legroom.model.run import Run
 
 PMAP_AXIS = "i"  # as brax calls it
-MARKED_EVAL_ENVS = 61  # the prime that stands for environments
 Task = dict[str, Any]
 Say = Callable[[str], None]
 
@@ -65,95 +41,37 @@ def _compile(task: Task, say: Say) -> dict[str, Any]:
     answer["trace_s"], answer["traced_nbytes"] = time.perf_counter() - started, _status("VmHWM")
     say(f"XLA compiles the training step{_for_card(task)}")
     started = time.perf_counter()
-    answer["epoch"] = _analysis(lowered.compile())
+    answer["temporaries"] = lowered.compile().memory_analysis().temp_size_in_bytes
     answer["compile_s"], answer["compiled_nbytes"] = time.perf_counter() - started, _status("VmHWM")
     answer["retained_nbytes"] = _status("VmRSS")
     if task.get("evaluation", True):
         del lowered
         say("XLA compiles the evaluation")
         started = time.perf_counter()
-        answer["evaluation"] = _analysis(_lowered(captured, task, evaluation=True).compile())
+        evaluation = _lowered(captured, task, evaluation=True).compile()
+        answer["evaluation_temporaries"] = evaluation.memory_analysis().temp_size_in_bytes
         answer["evaluation_s"], answer["all_compiled_nbytes"] = time.perf_counter() - started, _status("VmHWM")
         answer["retained_nbytes"] = _status("VmRSS")
     return answer
 
 
-def _mark(task: Task, say: Say) -> dict[str, Any]:
-    marked, evaluation = _marks(task, say), task["evaluation"]
-    captured = _captured(task, say, marked)
-    if evaluation:
-        marked = Sizes(marked.batch if "target" in task else MARKED_EVAL_ENVS)
-    assignment = _assignment(_lowered(captured, task, evaluation=evaluation), task, say, marked)
-    sums = list(live_sums(assignment))
-    pieces = undominated([coefficients(each, {term: marked.value(term) for term in each}) for each in sums])
-    if (
-        marked.unrolls == 1 and not marked.replay
-    ):  # as many environments as segments: what has that many rows is nearly all physics
-        pieces = tuple({"N" if term == "BM" else term: each for term, each in piece.items()} for piece in pieces)
-    fullest = max(sum(each.values()) for each in sums)
-    program = Program(pieces, packing=assignment.packed / fullest)
-    buffers = sum(len(region.buffers) for region, _ in assignment.regions)
-    return {**program.model_dump(), "buffers": buffers, "packed": assignment.packed}
-
-
-def _marks(task: Task, say: Say) -> Sizes:
-    """Return the sizes to compile with."""
-    replay, one = task["run"]["algo"].upper() == "SAC", task["one_unroll"]
-    if "target" not in task:
-        return marked_replay(one_update=one) if replay else marked_sizes(one_unroll=one)
-    captured = _captured(task, say)
-    taken = _axes(jax.make_jaxpr(captured.epoch)(*captured.arguments).jaxpr)
-    if replay:
-        return card_replay_marks(taken, one_update=one)
-    return card_marks(taken, one_unroll=one, few=task["few"], even=task["even"])
-
-
-def _axes(jaxpr: Any) -> set[int]:
-    """Return the sizes of all axes in a traced program, of the programs in it too."""
-    found: set[int] = set()
-    for equation in jaxpr.eqns:
-        for variable in equation.outvars:
-            found.update(size for size in getattr(variable.aval, "shape", ()) if isinstance(size, int))
-        for value in jax.tree_util.tree_leaves(equation.params, is_leaf=lambda each: hasattr(each, "eqns")):
-            inner = getattr(value, "jaxpr", value)
-            if hasattr(inner, "eqns"):
-                found |= _axes(inner)
-    return found
-
-
 def _plan(task: Task, say: Say) -> dict[str, Any]:
     """Answer with the bytes that XLA packs the temporaries of the run as it is into."""
     lowered = _lowered(_captured(task, say), task, evaluation=task["evaluation"])
-    return {"temporaries": _assignment(lowered, task, say).packed}
+    return {"temporaries": _temporaries(lowered, task, say)}
 
 
-def _captured(task: Task, say: Say, sizes: Sizes | None = None) -> Captured:
+def _captured(task: Task, say: Say) -> Captured:
     run = Run.model_validate(task["run"])
-    if sizes is not None:
-        run = with_sizes(run, sizes, sizes.batch if "target" in task else MARKED_EVAL_ENVS)
     if (run.env.kwargs.get("config_overrides") or {}).get("impl") == "warp":
         raise BadInput(
-            f"env {run.env.id!r}: Warp's physics are no part of XLA's plan", path=run.source,
+            f"env {run.env.id!r}: Warp's physics are not part of XLA's plan", path=run.source,
             hint="impl: jax, or predict the program that trains it: legroom predict -- python train.py",
         )  # fmt: skip
     say("tracing brax's training step")
     # `legroom train` makes an epoch of one training step; brax's own SAC has a loop around it
     steps = 1 if run.algo.upper() == "PPO" else 2
-    return capture(run, training_steps_per_epoch=task.get("training_steps", steps))
-
-
-def with_sizes(run: Run, sizes: Sizes, eval_envs: int | None = None) -> Run:
-    """Return the run with these sizes."""
-    hyperparams = dict(run.hyperparams, batch_size=sizes.batch)
-    if is_ppo(run):
-        hyperparams.update(num_minibatches=sizes.minibatches, unroll_length=sizes.unroll)
-    else:
-        hyperparams.update(max_replay_size=sizes.minibatches, min_replay_size=0, grad_updates_per_step=sizes.unroll)
-    evaluation = run.eval
-    if eval_envs is not None:
-        evaluation = (run.eval or EvalSpec()).model_copy(update={"n_envs": eval_envs})
-    env = run.env.model_copy(update={"n_envs": sizes.envs})
-    return run.replace(hyperparams=hyperparams, env=env, eval=evaluation)
+    return capture(run, training_steps_per_epoch=steps)
 
 
 def _lowered(captured: Captured, task: Task, *, evaluation: bool = False) -> Any:
@@ -179,20 +97,12 @@ def _for_card(task: Task) -> str:
     return f" for a {task['card']}" if "target" in task else ""
 
 
-def _assignment(lowered: Any, task: Task, say: Say, marked: Sizes = UNMARKED) -> Assignment:
+def _temporaries(lowered: Any, task: Task, say: Say) -> int:
     evaluation = task["evaluation"]
     module = EVALUATION_MODULE if evaluation else EPOCH_MODULE
     say(f"XLA plans the memory of {'the evaluation' if evaluation else 'the training step'}{_for_card(task)}")
-    folder = Path(task["folder"], "dump")
-    text = assignment_file(lowered.compile, module, folder).read_text()
-    return read_assignment(text, marked, _workspaces(folder, module, task, marked) if "target" in task else {})
-
-
-def _workspaces(folder: Path, module: str, task: Task, marked: Sizes) -> dict[str, str]:
-    """Return the terms of the workspaces in the program, which XLA has written beside its buffers."""
-    (file,) = folder.glob(f"*{module}.*gpu_after_optimizations.txt")
-    hopper = int(re.findall(r"cuda_compute_capability { major: (\d+)", task["target"])[0]) >= HOPPER
-    return workspaces(file.read_text(), marked, HOPPER_WORKSPACE if hopper else WORKSPACE)
+    text = assignment_file(lowered.compile, module, Path(task["folder"], "dump")).read_text()
+    return read_allocations(text)["temporaries"]
 
 
 def shapes_of(captured: Captured) -> dict[str, Any]:
@@ -217,11 +127,9 @@ def shapes_of(captured: Captured) -> dict[str, Any]:
         "env_state_nbytes": each,
         "env_fixed_nbytes": nbytes(env_state) - each * envs,
         "eval_state_nbytes": evaluated,
-        "replay_nbytes": nbytes(captured.arguments[2]) if len(captured.arguments) == 4 else 0,
         "transition_nbytes": transition_nbytes(captured),
         "observation": _observation(env_state),
         "action_size": int(captured.env.action_size),
-        "devices": captured.devices,
     }
 
 
@@ -247,17 +155,6 @@ def _observation(env_state: Any) -> Any:
     return list(observation.shape[2:])
 
 
-def _analysis(compiled: Any) -> dict[str, int]:
-    found = compiled.memory_analysis()
-    return {
-        "arguments": found.argument_size_in_bytes,
-        "temporaries": found.temp_size_in_bytes,
-        "outputs": found.output_size_in_bytes,
-        "aliased": found.alias_size_in_bytes,
-        "code": found.generated_code_size_in_bytes,
-    }
-
-
 def _status(name: str) -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(name):
@@ -266,5 +163,5 @@ def _status(name: str) -> int:
 
 
 QUESTIONS: dict[str, Callable[[Task, Say], dict[str, Any]]] = {
-    "shapes": lambda task, say: shapes_of(_captured(task, say)), "compile": _compile, "mark": _mark, "plan": _plan,
+    "shapes": lambda task, say: shapes_of(_captured(task, say)), "compile": _compile, "plan": _plan,
 }  # fmt: skip

@@ -5,6 +5,7 @@ no brax environments and bring a wrapper of their own for the purpose; `Training
 """
 
 import difflib
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -13,6 +14,7 @@ from typing import Any
 
 from brax import envs as brax_envs
 
+from legroom.backends.brax.leaner import stepped_in_chunks
 from legroom.environments.objects import makes_env, package_of, resolve_object
 from legroom.environments.own_code import registered_packages
 from legroom.errors import BadInput, MissingExtra
@@ -32,12 +34,21 @@ class TrainingEnv:
 
 
 def make_training_env(run: Run) -> TrainingEnv:
-    """Return the environment that the run names.
+    """Return the environment that the run names, stepped in chunks where the run has them.
 
     Raises:
         BadInput: there is none of that name, or it cannot be made, in its own words.
         MissingExtra: the package that has it is not installed.
     """
+    made, chunk = _whole(run), run.memory.env_chunk
+    if chunk is None:
+        return made
+    if made.wrap is not None:
+        raise BadInput("memory.env_chunk needs an environment that brax itself wraps", path=run.source)
+    return TrainingEnv(made.env, functools.partial(stepped_in_chunks, chunk=chunk))
+
+
+def _whole(run: Run) -> TrainingEnv:
     env_id = run.env.id
     if env_id is None:
         hint = "--like RUN, such as --like robot:default, or --set env.id=NAME: a brax name (ant), or module:Class"

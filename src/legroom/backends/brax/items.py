@@ -1,35 +1,34 @@
-"""The bill of a brax run: from what the compiler said about it, or by arithmetic where it has not been asked.
+"""The bill of a brax run: from what the compilers said about it, or by arithmetic where they have not been asked.
 
 Everything lives on one device: a GPU's memory, or the host's where there is none. The training step is one compiled
 program: its arguments (weights, optimizer, the states of all environments) are there all the time, its temporaries
 (rollout, activations, the physics' intermediate results) are one block for as long as it runs. How large that block is
-only the compiler knows; see `brax_calibration` for how it is asked once for all settings.
+only the compiler knows; `plans.py` says how it is asked about a few sizes and answers for all.
 
 The CPU's compiler is asked on any machine, and its block is exact for training on a CPU. A GPU's compiler decides for
 itself what to fuse and when; it is asked for the very card where the extra `xla-gpu` is installed, and plans that were
-asked before are kept and shipped (`card_plans`). Without one a wide band has to be allowed.
+asked before are kept and shipped. Without one a wide band has to be allowed.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from legroom.backends.brax.arithmetic import MOVED, arithmetic_items, context_item, replay_item
-from legroom.backends.brax.calibration import Calibration, calibrate, made_elsewhere, sizes_of
-from legroom.backends.brax.card_plans import CardPlan
-from legroom.backends.brax.compiled import ask_compiler
+from legroom.backends.brax.calibration import Calibration, made_elsewhere
 from legroom.backends.brax.facts import eval_envs_of, is_ppo
-from legroom.backends.brax.pieces import EVEN, Sizes, evenness
-from legroom.backends.brax.scaling import Scaled, calibration_of_env, known_for, known_of
+from legroom.backends.brax.plans import GAP_NBYTES, is_even, sizes_of
+from legroom.backends.brax.scaling import Known as KnownRun
+from legroom.backends.brax.scaling import known_for, known_of
+from legroom.device.xla_target import EXTRA, PLUGIN, plugin_missing
+from legroom.installing import install_command
 from legroom.machine.versions import is_installed
-from legroom.model.evidence import Evidence, Mode
+from legroom.model.evidence import Evidence
 from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.machine import Gpu, Machine
-from legroom.model.run import Run, Spaces
-from legroom.model.spaces import BoxSpace, DictSpace, Space
-from legroom.predicting.constraints import broken_rules
-from legroom.predicting.xla_allocator import allocator_items
-from legroom.units import MIB
+from legroom.model.run import Run
+from legroom.predicting.xla_allocator import XLA_SHARE, allocator_items
+from legroom.units import MIB, format_size
 
 TRAINING = (Phase.COLLECT, Phase.UPDATE)
 # Of the temporaries. CPU: XLA's own plan, to which malloc's pages and the threads' stacks come; `bench/brax_memory.py`.
@@ -37,15 +36,13 @@ TRAINING = (Phase.COLLECT, Phase.UPDATE)
 # plan for the card itself, or for another card: `bench/xla.py`.
 CPU_ERROR, GPU_ERROR = 0.05, 0.5
 CARD_ERROR, OTHER_CARD_ERROR = 0.10, 0.25
-CARD_ERROR_NBYTES = 2 * MIB  # the gaps between buffers of a small program, and workspaces of matrix products
-UNEVEN_ERROR = 0.4  # of a batch that is no multiple of 64 where XLA was asked about such only: up to 36 % too much
+UNEVEN_ERROR = 0.4  # of a batch that is no multiple of 64: XLA was asked about such; up to 36 % too much
+# of minibatches far larger than any that XLA was asked about: it plans 7,560 B per sample of 40,960 on an RTX 3060,
+# where 6,650 B are solved from up to 10,240
+FAR_SAMPLES, FAR_ERROR = 4 * 10_240, 0.2
 SCALED_ERROR = 0.25  # of what was taken from another network or from a step without a knob
 HOST_ERROR = 0.05  # of what tracing and compiling take, besides how many cores are free: repeated runs, other sizes
 RUNNING_NBYTES, RUNNING_ERROR = 12 * MIB, 10 * MIB  # thread pools and what jax allocates beside the program
-
-# Which terms of a program's temporaries are shown as what; whatever is left is "other".
-PHYSICS, ROLLOUT = ("N", "NU", "NV", "NW", "k", "kU"), ("BMU", "BMV", "BMW", "BM")
-MINIBATCH = ("BU", "BV", "BW", "B", "U", "V", "W")
 
 
 def brax_items(run: Run, evidence: Evidence) -> Iterator[Item]:
@@ -60,7 +57,7 @@ def brax_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     yield from allocator_items(items, context_item())
 
 
-def _library_items(run: Run, known: Scaled | None, device: Place) -> Iterator[Item]:
+def _library_items(run: Run, known: KnownRun | None, device: Place) -> Iterator[Item]:
     if known is None:
         yield from arithmetic_items(run, device)
         return
@@ -96,7 +93,7 @@ def _host_items(known: Calibration, device: Place) -> Iterator[Item]:
         )  # fmt: skip
 
 
-def _state_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
+def _state_items(run: Run, known: KnownRun, device: Place) -> Iterator[Item]:
     calibration = known.calibration
     yield Item("network.weights", known.weights_nbytes, device, known=Known.TRACED, why="policy and value")
     if known.targets_nbytes:
@@ -114,27 +111,25 @@ def _state_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
         yield replay_item(run, device)
 
 
-def _compiler_error(known: Scaled, device: Place) -> float:
+def _compiler_error(known: KnownRun, device: Place) -> float:
     """Return how far a program may be from its plan, as a share of its temporaries."""
     if device is not Place.GPU:
         return CPU_ERROR
-    return GPU_ERROR if known.plan is None else CARD_ERROR if known.same_card else OTHER_CARD_ERROR
+    return GPU_ERROR if not known.plan.card else CARD_ERROR if known.same_card else OTHER_CARD_ERROR
 
 
-def _temporary_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
+def _temporary_items(run: Run, known: KnownRun, device: Place) -> Iterator[Item]:
     """The program's block of temporaries, by what its fullest moment is made of."""
     sizes = sizes_of(run)
     terms = known.temporaries(sizes)
-    deviation = known.calibration.deviation() if known.planned is None or known.scaled else 0.0  # else it is XLA's own
-    share = max(SCALED_ERROR if known.scaled else _compiler_error(known, device), deviation)
+    share = SCALED_ERROR if known.scaled else _compiler_error(known, device)
     share = max(share, SCALED_ERROR) if made_elsewhere(known.calibration) else share
-    if not known.calibration.has_kind(sizes):
-        share = max(share, SCALED_ERROR)  # the other kind of program was compiled
-    if is_ppo(run) and known.plan is not None and known.planned is None and _is_uneven(sizes, known.plan):
-        share = max(share, UNEVEN_ERROR)
-    said = f"as XLA for {'the CPU' if known.plan is None else known.plan.card} plans it"
-    if device is Place.GPU and known.plan is None:
-        said += "; a GPU's compiler plans otherwise"
+    if known.planned is None or known.scaled:  # else it is XLA's own
+        share = max(share, known.plan.deviation, UNEVEN_ERROR if known.plan.card and not is_even(sizes) else 0.0)
+        share = max(share, FAR_ERROR if is_ppo(run) and sizes.value("BU") > FAR_SAMPLES else 0.0)
+    said = f"as XLA for {known.plan.card or 'the CPU'} plans it"
+    if device is Place.GPU and not known.plan.card:
+        said += "; the GPU's compiler plans differently"
 
     def item(name: str, nbytes: float, why: str) -> Item:
         error = round(share * nbytes)
@@ -143,30 +138,25 @@ def _temporary_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
     groups = [
         *_stored_groups(run, known, terms),
         (
-            "network.activations", sum(terms.get(term, 0.0) for term in MINIBATCH),
+            "network.activations", sum(terms.get(term, 0.0) for term in ("BU", "W", "B", "P")),
             f"one minibatch, {round(sizes.value('BU')):,} samples, and what the backward pass keeps of it, {said}",
         ),
         (
-            "envs.temporaries", sum(terms.get(term, 0.0) for term in PHYSICS),
+            "envs.temporaries", terms.get("N", 0.0),
             f"intermediate results of the physics, {sizes.envs:,} environments, {said}",
         ),
     ]  # fmt: skip
     yield from (item(*group) for group in groups)
     other = item("xla.other temporaries", sum(terms.values()) - sum(nbytes for _, nbytes, _ in groups), said)
-    yield other if known.plan is None else replace(other, error=max(other.error, CARD_ERROR_NBYTES))
+    yield replace(other, error=max(other.error, GAP_NBYTES)) if known.plan.card else other
 
 
-def _is_uneven(sizes: Sizes, plan: CardPlan) -> bool:
-    """Return whether XLA may fuse otherwise than in the programs it was asked about; of odd batches it is not known."""
-    return bool(sizes.batch % 2) or (evenness(sizes.batch) < EVEN and not plan.knows(sizes))
-
-
-def _stored_groups(run: Run, known: Scaled, terms: dict[str, float]) -> list[tuple[str, float, str]]:
+def _stored_groups(run: Run, known: KnownRun, terms: dict[str, float]) -> list[tuple[str, float, str]]:
     """Return the rollout and its copies, or those of SAC's replay buffer, which is itself no temporary."""
     if not is_ppo(run):
-        return [("replay.copies", terms.get("M", 0.0), MOVED)]
+        return [("replay.copies", sum(terms.get(term, 0.0) for term in ("M", "R", "Q")), MOVED)]
     steps, each = sizes_of(run).value("BMU"), known.calibration.transition_nbytes
-    rollout = sum(terms.get(term, 0.0) for term in ROLLOUT)
+    rollout = terms.get("BMU", 0.0) + terms.get("S", 0.0)
     first = min(steps * each, rollout)
     return [
         ("rollout", first, f"{round(steps):,} steps × {each:,} B per step"),
@@ -174,7 +164,7 @@ def _stored_groups(run: Run, known: Scaled, terms: dict[str, float]) -> list[tup
     ]
 
 
-def _evaluation_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
+def _evaluation_items(run: Run, known: KnownRun, device: Place) -> Iterator[Item]:
     envs, calibration = eval_envs_of(run), known.calibration
     default = "" if run.eval else " (brax's default)"
     yield Item(
@@ -189,48 +179,48 @@ def _evaluation_items(run: Run, known: Scaled, device: Place) -> Iterator[Item]:
     )  # fmt: skip
 
 
-def asked_of_compiler(run: Run, mode: Mode, progress: Callable[[str], None]) -> Run:
-    """Have the compiler asked about a run where the mode wants it; return the run with its spaces, where known.
-
-    `trace` asks about the very run, `auto` only where nothing is known of its environment yet, since that takes
-    minutes; what it said is kept for all settings (`calibration`).
-
-    Raises:
-        MissingExtra, BadInput: mode `trace` without jax, or a run that brax refuses.
-    """
-    ask = mode == "trace"
-    if mode == "auto" and calibration_of_env(run) is None:
-        refused = any(finding.severity == "error" for finding in broken_rules(run))
-        ask = not refused and is_installed("jax") and is_installed("brax")
-    if ask:
-        calibrate(run, progress=progress)
-    return with_brax_spaces(run)
-
-
-def with_brax_spaces(run: Run) -> Run:
-    """Return the run with the spaces that its environment had when it was compiled; as it is where nobody knows."""
-    known = None if run.env.spaces is not None else calibration_of_env(run)
-    return run if known is None else _with_spaces(run, known.observation, known.action_size)
+def brax_notes(run: Run, device: str, machine: Machine) -> tuple[str, ...]:
+    """Return what the reader of the bill should know about where its figures come from, and what a card will show."""
+    gpu = card_of(machine) if device == "cuda" else None
+    known = known_of(run) if device != "cuda" else known_for(run, gpu)
+    if known is None:
+        said = (
+            "predicted by arithmetic: the size of an environment is a default; --mode trace asks the compiler, once "
+            "for all settings of this environment"
+        )
+        return (said, *_preallocated(run, gpu))
+    of = "of the same environment with other networks or knobs" if known.scaled else "of this training step"
+    if others := made_elsewhere(known.calibration):
+        of += f", compiled with {', '.join(others)} (other versions here; --mode trace compiles it here)"
+    if device != "cuda":
+        return (f"temporaries are as XLA's CPU compiler plans those {of}",)
+    return (_compiler_note(known, of), *_preallocated(run, gpu))
 
 
-def with_traced_spaces(run: Run) -> Run:
-    """Return the same, with the environment traced (seconds, nothing is compiled) where nobody knows its spaces.
-
-    Raises:
-        BadInput: it cannot be made.
-        MissingExtra: jax or brax is not installed.
-    """
-    run = with_brax_spaces(run)
-    if run.env.spaces is not None:
-        return run
-    shapes = ask_compiler("shapes", run)
-    return _with_spaces(run, shapes["observation"], shapes["action_size"])
+def _compiler_note(known: KnownRun, of: str) -> str:
+    if not known.plan.card:
+        said = f"temporaries are as XLA's CPU compiler plans those {of}; the GPU's compiler plans differently"
+        return f"{said}: ±{GPU_ERROR:.0%} of the temporaries. {_how_to_ask()}"
+    said = f"temporaries are as XLA's compiler for a {known.plan.card} plans those {of}"
+    if known.same_card:
+        return said
+    return f"{said}: ±{OTHER_CARD_ERROR:.0%} of the temporaries on another GPU. {_how_to_ask()}"
 
 
-def _with_spaces(run: Run, seen: dict[str, list[int]] | list[int], action_size: int) -> Run:
-    if isinstance(seen, dict):
-        observation: Space = DictSpace(spaces={key: BoxSpace(shape=tuple(shape)) for key, shape in seen.items()})
-    else:
-        observation = BoxSpace(shape=tuple(seen))
-    spaces = Spaces(observation=observation, action=BoxSpace(shape=(action_size,)))
-    return run.replace(env=run.env.model_copy(update={"spaces": spaces}))
+def _how_to_ask() -> str:
+    missing = plugin_missing()
+    if not missing:
+        return "--mode trace with --gpu asks XLA for that GPU"
+    why = f" ({missing})" if is_installed(PLUGIN) else ""
+    return f"For this GPU's exact plan{why}, install it: {install_command(EXTRA, PLUGIN)}"
+
+
+def _preallocated(run: Run, gpu: Gpu | None) -> tuple[str, ...]:
+    """Return what nvidia-smi will show, which is not what the run needs."""
+    if gpu is None or run.memory.xla_preallocate is False:
+        return ()
+    taken = format_size(round(XLA_SHARE * gpu.free))
+    return (
+        f"nvidia-smi will show about {taken} plus the CUDA context, whatever the run needs: XLA reserves "
+        f"{XLA_SHARE:.0%} of the GPU when it starts (memory.xla_preallocate: false turns that off)",
+    )

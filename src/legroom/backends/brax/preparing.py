@@ -13,7 +13,6 @@ training/acting.py; it stands in its place while brax's `train()` is captured.
 
 from __future__ import annotations
 
-import functools
 import os
 import time
 from collections.abc import Callable
@@ -30,7 +29,6 @@ from brax.training.acting import generate_unroll
 from legroom.backends.brax.capture import Captured, capture, policy_params, unreplicated
 from legroom.backends.brax.envs import TrainingEnv, make_training_env
 from legroom.backends.brax.episodes import counting_episodes
-from legroom.backends.brax.leaner import stepped_in_chunks
 from legroom.backends.brax.schedule import first_keys
 from legroom.backends.brax.state import Carry, networks, optimizers, without_weak_types
 from legroom.machine.cache import cache_folder
@@ -115,16 +113,9 @@ def make_ready(run: Run, *, begin: bool, steps: int = 1) -> Prepared:
     """
     began = time.monotonic()
     made = make_training_env(run)
-    chunk = run.memory.env_chunk
-    wrap = made.wrap
-    if chunk is not None and wrap is None:  # `capture` would wrap as well, and knows only one wrapper
-        wrap = functools.partial(stepped_in_chunks, chunk=chunk)
-        run_captured = run.replace(memory=run.memory.model_copy(update={"env_chunk": None}))
-    else:
-        run_captured = run
-    counted = TrainingEnv(made.env, counting_episodes(wrap))
+    counted = TrainingEnv(made.env, counting_episodes(made.wrap))
     with patch.object(acting, "Evaluator", PatientEvaluator):
-        captured = capture(run_captured, real=begin, training_steps_per_epoch=steps, made=counted)
+        captured = capture(run, real=begin, training_steps_per_epoch=steps, made=counted)
     carried = captured.arguments[:-1]
     if begin:
         carried = without_weak_types(carried)

@@ -126,7 +126,7 @@ def _draft(script: Script, call: BraxCall, path: str) -> Draft:
         elif name not in _OBJECTS and (name in algorithm.defaults or name in TRAIN or name == "seed"):
             put_value(script, node, draft, place)
     if not call.complete:
-        draft.unknown[("env", "n_envs")] = (line, "among arguments that are not known")
+        draft.unknown[("env", "n_envs")] = (line, "passed in arguments that are not known")
     return draft
 
 

@@ -110,7 +110,7 @@ def restore(checkpoint: SavedState, like: Carry, device: str) -> Restored:
     """
     data = checkpoint.data
     if data.get("backend") != BACKEND:
-        raise _misfit(checkpoint, "it is of another backend")
+        raise _misfit(checkpoint, "it was written by another backend")
     wanted = _groups(like)
     found: dict[str, Any] = {}
     why = _unlike(data, device)
@@ -120,7 +120,7 @@ def restore(checkpoint: SavedState, like: Carry, device: str) -> Restored:
         if difference := _difference(own, theirs):
             if group != ENVS:
                 raise _misfit(checkpoint, f"its {group} are others: {difference}")
-            found[group], why = None, f"the environments begin anew: {difference}"
+            found[group], why = None, f"the environments start over: {difference}"
             continue
         arrays = checkpoint.tensors(group)
         leaves = [_leaf(arrays[name], like_leaf, copies=group in LEARNED) for name, like_leaf in _leaves(tree)]

@@ -85,11 +85,14 @@ def _steps(allowed: Price, last: Callable[[], Attached]) -> Iterator[Savings]:
 def _short(last: Attached) -> set[str]:
     """Return which memory is short, or not known to be enough."""
     footprint, budget = last.prediction.footprint, last.prediction.budget
-    on_host, seen = footprint.gpu is None, last.prediction.rehearsal
+    seen = last.prediction.rehearsal
+    if seen.stopped == "out-of-memory" and (seen.had_card or seen.failed is not None):
+        return {"device" if seen.failed is not None else "host"}  # the other one was seen up to there alone
     enough = {"host": host_fits(footprint, budget)}
-    enough["device"] = enough["host"] if on_host else gpu_fits(footprint, budget)
-    if seen.stopped == "out-of-memory" and not on_host:  # the other one was seen up to there alone
-        return {"device" if seen.failed is not None else "host"}
+    on_gpu = footprint.gpu is not None
+    enough["device"] = enough["host"] if not on_gpu else budget.host_only or gpu_fits(footprint, budget)
+    if seen.stopped == "out-of-memory":
+        return {*enough}
     return {place for place, fits in enough.items() if not fits}
 
 

@@ -25,7 +25,7 @@ from legroom.backends.program.journals import Journals
 from legroom.backends.program.launching import Writes
 from legroom.backends.program.program_bill import predicted
 from legroom.backends.program.rehearsing import FILES, ProgramSeen, RehearsalPlan, read_journals
-from legroom.errors import BadInput
+from legroom.errors import BadInput, in_python
 from legroom.machine import probe
 from legroom.machine.gpu_table import find_gpu
 from legroom.machine.temporary_folder import temporary_folder
@@ -54,7 +54,7 @@ class rehearse:  # noqa: N801  used as a statement, like open()
         keep_writes: files that the block writes, renames or deletes are not put back.
 
     Raises:
-        BadInput: no such GPU, not a size, or a block inside another.
+        BadInput: no such GPU, not a size, a function (it is no decorator), or a block inside another.
 
     Example:
         >>> import legroom, torch
@@ -66,12 +66,17 @@ class rehearse:  # noqa: N801  used as a statement, like open()
 
     _inside = False
 
+    @in_python()
     def __init__(
         self, gpu: str | None = None, *, vram: str | int | None = None, ram: str | int | None = None,
         values: str = "assume", keep_writes: bool = False,
     ) -> None:  # fmt: skip
         if values not in ("assume", "real"):
             raise BadInput(f"values={values!r} is neither 'assume' nor 'real'")
+        if not isinstance(gpu, str | None):
+            what = getattr(gpu, "__qualname__", repr(gpu))
+            hint = f"with legroom.rehearse(): {what}()" if callable(gpu) else f"write it as gpu={DEFAULT_CARD!r}"
+            raise BadInput(f"gpu={what} is not the name of a GPU", hint=hint)
         card = find_gpu(gpu or DEFAULT_CARD).as_gpu()
         limited = gpu is not None or vram is not None
         nbytes = card.total if vram is None else parse_size(vram, what="vram")

@@ -75,7 +75,7 @@ def with_jax(
     alone = found.card is None and not messages.get("roles")
     found = _without_its_end(replace(found, jax=str(told[0].get("version") or "?"), jax_alone=alone))
     if gpu is None or found.card is not None:
-        note = "jax and torch are both used: only what torch has on the card is in the bill"
+        note = "jax and torch are both used: only what torch has on the GPU is counted"
         return found if gpu is None else replace(found, notes=(*found.notes, note))
     card = known_card(gpu) or find_gpu(ANY_CARD)
     plans, unknown = _plans(messages, card, progress)
@@ -109,7 +109,7 @@ def _without_its_end(found: Rehearsal) -> Rehearsal:
         return found
     at = f" at {Path(found.failed_at[0]).name}:{found.failed_at[1]}" if found.failed_at else ""
     why = (found.failure.strip().splitlines() or [f"exit code {found.exit_code}"])[0][:200]
-    note = f"the program ended with {why}{at}, after {found.updates:,} calls of large functions: memory until there"
+    note = f"the program ended with {why}{at}, after {found.updates:,} large calls; later memory is not counted"
     return replace(found, stopped="repeats", notes=(*found.notes, note))
 
 
@@ -214,10 +214,10 @@ def _doubts(moment: _Moment, card: KnownGpu) -> Iterator[Doubt]:
 
 
 def _beside_xla(moment: _Moment) -> Iterator[Beside]:
-    """Yield what code outside of XLA may allocate by itself: from nothing to as much as the live arrays."""
+    """Yield what code outside of XLA may allocate by itself: 0 to the size of the live arrays."""
     if moment.foreign:
         half = int(moment.live * FOREIGN_SHARE / 2)
-        why = "custom calls (Warp) allocate memory that XLA does not plan: from nothing to as much as the live arrays"
+        why = "custom calls (Warp) allocate memory that XLA does not plan: 0 to the size of the live arrays"
         yield Beside("custom calls", half, half, why)
 
 

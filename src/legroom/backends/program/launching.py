@@ -27,9 +27,9 @@ from legroom.machine import probe
 from legroom.machine.child_process import end_group
 from legroom.units import MIB
 
-# Where what the program prints goes; kept: its standard error, in a file of the folder, for its last words.
-Output = Literal["as it is", "stderr", "kept"]
-WORDS = "stderr"
+# Where what the program prints goes: shown, to standard error, or kept in a file, whose end is shown if it fails.
+Output = Literal["as it is", "stderr", "end if it fails", "kept"]
+WORDS, END_LINES = "output", 15
 EXAMPLE = "legroom predict -- python train.py"
 HOLLOW = Path(legroom.__file__).parent / "hollow"
 GUEST = HOLLOW / "guest"
@@ -265,12 +265,13 @@ def launched(
         "isolated": flag is not None, "pipes": [life, told],
     }  # fmt: skip
     (folder / PTH).write_text(_pth(environment))
-    kept = (folder / WORDS).open("wb") if output == "kept" else None
+    shown = {"as it is": None, "stderr": sys.stderr.fileno()}
+    kept = None if output in shown else (folder / WORDS).open("wb")
     try:
         child = subprocess.Popen(
             [sys.executable, "-I", "-S", str(LAUNCHER), json.dumps(spec), *command], env=dict(environment),
             start_new_session=True, pass_fds=(life, told),
-            stdout={"as it is": None, "stderr": sys.stderr.fileno(), "kept": subprocess.DEVNULL}[output], stderr=kept,
+            stdout=kept or shown[output], stderr=kept,
         )  # fmt: skip
     except (OSError, ValueError) as error:
         os.close(telling)
@@ -299,10 +300,10 @@ def launched(
             end_group(child)
 
 
-def last_words(folder: Path) -> str:
-    """Return the last line that a program wrote to a kept standard error, empty where there is none."""
+def last_lines(folder: Path) -> list[str]:
+    """The end of a program's kept output."""
     try:
         lines = (folder / WORDS).read_bytes()[-4096:].decode("utf-8", "replace").strip().splitlines()
     except OSError:
-        return ""
-    return lines[-1].strip() if lines else ""
+        return []
+    return lines[-END_LINES:]

@@ -44,12 +44,12 @@ _WHY = {
     "weights": "parameters and buffers that the optimizer knows",
     "gradients": "one per trained parameter",
     "optimizer": "the optimizer's state",
-    "activations": "made in a module's forward pass and still alive",
+    "activations": "made in a forward pass and still in use",
     "batch": "made outside of modules in this iteration: inputs, targets, losses",
     "stored": "made in an earlier iteration and kept: buffers, rollouts, other networks",
     "temporaries": "temporary: gradients in the backward pass",
     "scratch": "of operators and of the optimizer step",
-    "workspace": "cuBLAS, one per thread that multiplies",
+    "workspace": "cuBLAS, one per thread that calls it",
     "arrays": "jax arrays that are live when the function is called",
     "results": "of the function, where they do not take the place of a donated argument",
     "program": "temporaries of the compiled function, as XLA plans them for the GPU",
@@ -281,7 +281,7 @@ def _findings(rehearsal: Rehearsal) -> Iterator[Finding]:
     if refused is not None and rehearsal.stopped != "out-of-memory":
         yield Finding(
             "program", "host-memory-refused", "warning",
-            f"{_at(refused.file, refused.line)}: {refused.text}; the program caught that and went on to train",
+            f"{_at(refused.file, refused.line)}: {refused.text}; the program caught this and continued training",
             path=refused.file or None, line=refused.line or None,
         )  # fmt: skip
     caught = [oom for oom in rehearsal.out_of_memory if oom.caught]
@@ -382,7 +382,8 @@ def _unknown(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
     yield from rehearsal.unseen
     yield from _unseen_end(rehearsal)
     ended = rehearsal.stopped in ("finished", "repeats", "updates")
-    if ended and rehearsal.torch and rehearsal.had_card and rehearsal.card is None:
+    no_question = budget is not None and budget.host_only
+    if ended and rehearsal.torch and rehearsal.had_card and rehearsal.card is None and not no_question:
         yield "the program put nothing on the GPU: no GPU verdict (does it ask for device='cuda'?)"
     for each in rehearsal.sizes_assumed:
         yield f"{_at(each.file, each.line)}: a size was assumed ({each.what}); --values real would compute it"
@@ -400,7 +401,7 @@ def _unknown(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
     if rehearsal.host.growing_per_s > GROWTH_MATTERS and not rehearsal.jax_alone:
         grows = format_size(rehearsal.host.growing_per_s)
         beyond = " beyond its buffers" if rehearsal.host.filling or rehearsal.host.endless else ""
-        yield f"host memory grows by {grows} per second{beyond} with no end in sight"
+        yield f"host memory grows by {grows} per second{beyond} and has not levelled off"
 
 
 def _endless_text(one: Endless) -> str:
@@ -433,11 +434,12 @@ def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
         return
     if rehearsal.stopped == "failed":
         at = f" at {_at(*rehearsal.failed_at)}" if rehearsal.failed_at else ""
-        yield f"the program failed{at} ({_first_line(rehearsal.failure)}); this is what was seen up to there"
+        seen = "; this is what was seen up to there" if rehearsal.updates or rehearsal.card is not None else ""
+        yield f"the program failed{at} ({_first_line(rehearsal.failure)}){seen}"
     elif rehearsal.stopped == "interrupted":
         yield f"interrupted {after}"
     elif rehearsal.stopped == "real-limit":
-        yield "stopped, because it really took more host memory than --real-limit allows"
+        yield "stopped, because it took more real host memory than --real-limit allows"
     elif rehearsal.stopped in ("seconds", "updates") and rehearsal.updates:
         yield f"stopped {after}, before its memory repeated (more time: --seconds)"
     if rehearsal.jax_alone:
@@ -445,9 +447,9 @@ def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
             within = (
                 f" within {rehearsal.seconds:.0f} s (more time: --seconds)" if rehearsal.stopped == "seconds" else ""
             )
-            insists = "; jax's devices are the CPU's here, a program that insists on a GPU ends"
+            insists = "; jax sees only CPU devices here, so a program that requires a GPU exits"
             ended = insists if rehearsal.stopped == "failed" else ""
-            yield f"the program used jax and computed nothing large with it{within}: no GPU verdict{ended}"
+            yield f"the program used jax but called no large function{within}: no GPU verdict{ended}"
         elif not rehearsal.updates and rehearsal.stopped == "seconds":
             yield (
                 f"the program called none of its compiled functions within {rehearsal.seconds:.0f} s: only single "

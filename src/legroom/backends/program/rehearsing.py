@@ -23,7 +23,7 @@ from legroom.backends.program.launching import (
     Writes,
     check_command,
     guest_environment,
-    last_words,
+    last_lines,
     launched,
     pass_on_attached,
     runs_python,
@@ -52,7 +52,7 @@ from legroom.model.rehearsal import (
     Stopped,
 )
 from legroom.predicting.gpu import CONTEXT_ERROR, CUDNN_SHARE
-from legroom.units import MIB, format_size
+from legroom.units import MIB, format_size, plural
 
 POLL_S = 0.05
 DEFAULT_SECONDS = 60.0
@@ -62,6 +62,7 @@ WATCH_FILLING_S = 4.0  # how long a buffer is watched before its rate is believe
 WATCH_GROWTH_S = 2.0  # and the whole of the program, from the second step on
 EVALUATION_S = 15.0  # that an evaluation is waited for at least, once training repeats
 MOST_LISTED = 40
+Telling = Callable[[str], None]
 LOOKING_SHARE, MOST_LOOKING_S = 1 / 3, 60.0  # of the time allowed: looking at batches that are left
 MOST_READERS = 400
 NO_SPACE = os.strerror(errno.ENOSPC)
@@ -128,7 +129,8 @@ def rehearse(
     *,
     output: Output = "as it is",
     environment: Mapping[str, str] | None = None,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Telling = lambda text: None,
+    told: Telling = lambda text: None,
 ) -> Rehearsal:
     """Run the command until nothing new happens, it ends, or a limit of the plan is reached; return what was seen.
 
@@ -136,7 +138,7 @@ def rehearse(
 
     Args:
         environment: the program's variables; None: ours.
-        progress: is told what takes long once the program has stopped.
+        progress, told: get how far it is, and the end of a failed program's output where that was not shown.
 
     Raises:
         BadInput: the command cannot be started, or its interpreter keeps the guest out.
@@ -153,7 +155,7 @@ def rehearse(
         with launched(command, variables, folder, output=output, writes=plan.writes) as program:
             host = HostWatch(program, folder)
             seen.host = host
-            stopped = _follow(program, journals, seen, began)
+            stopped = _follow(program, journals, seen, began, progress)
             code = program.poll() if stopped in ("finished", "failed") else None
         seconds = time.monotonic() - began
         pass_on_attached(folder, own)
@@ -165,8 +167,11 @@ def rehearse(
         found = seen.rehearsal(
             command, stopped, code, seconds, host=host.seen(ended=stopped == "finished"), python=python
         )
-        if found.stopped == "failed" and not seen.said_why:
-            found = replace(found, failure=last_words(folder) or found.failure)
+        lines = last_lines(folder) if found.stopped == "failed" else []
+        if lines and not seen.said_why:
+            found = replace(found, failure=lines[-1].strip())
+        if lines and output == "end if it fails":
+            told("\n".join(["the end of the program's output (--all shows all of it):", *lines]))
         found = replace(found, notes=(*found.notes, FILES[program.writes]), unseen=tuple(_unseen(program, host, found)))
         found = with_jax(found, seen.messages, plan.card, plan.limit, progress)
         if found.jax:
@@ -187,7 +192,7 @@ def _files_read(seen: ProgramSeen) -> list[str]:
     return [str(path) for message in seen.messages.get("read", ()) for path in message.get("files", ())]
 
 
-def _follow(child: Program, journals: Journals, seen: ProgramSeen, began: float) -> Stopped:
+def _follow(child: Program, journals: Journals, seen: ProgramSeen, began: float, progress: Telling) -> Stopped:
     """Read along until there is a reason to stop, and return it."""
     try:
         while True:
@@ -197,9 +202,11 @@ def _follow(child: Program, journals: Journals, seen: ProgramSeen, began: float)
                 return "finished"
             assert seen.host is not None
             seen.host.tick()
-            reason = seen.reason_to_stop(time.monotonic() - began)
+            seconds = time.monotonic() - began
+            reason = seen.reason_to_stop(seconds)
             if reason is not None:
                 return reason
+            progress(seen.progress_text(seconds))
             time.sleep(POLL_S)
     except KeyboardInterrupt:
         return "interrupted"
@@ -332,9 +339,9 @@ class ProgramSeen:
 
     @property
     def repeats(self) -> int:
-        finder = next((finder for finder in self._finders.values() if finder.book is self.main), None)
-        if finder is None:
+        if self.main is None:
             return 0
+        finder = self._finder_of(self.main)
         finder.update()
         return finder.repeats
 
@@ -358,6 +365,12 @@ class ProgramSeen:
         asked = [finder for finder in stepping if finder.left_out_at is not None]
         came_round = [finder for finder in asked if finder.book.epochs and finder.book.in_epoch and finder.is_calm]
         return "repeats" if asked and came_round == asked else "seconds"  # else a validation is still under way
+
+    def progress_text(self, seconds: float) -> str:
+        """How far the rehearsal is, and how long it may still take."""
+        left = max(self._most_seconds(seconds) - seconds, 0.0)
+        so_far = f"simulated GPU: {plural(self.updates, 'step')} in {seconds:.0f} s"
+        return f"{so_far}, at most {left:.0f} s left; Ctrl-C stops and reports"
 
     def _most_seconds(self, seconds: float) -> float:
         """Return when to stop: a JAX program first traces its functions for a minute, which is no time of training."""

@@ -48,7 +48,7 @@ class RllibBackend(Backend):
         return VOCABULARY
 
     def script_drafts(self, text: str, path: str) -> list[Draft]:
-        from legroom.backends.rllib.script_drafts import drafts
+        from legroom.backends.rllib.script_calls import drafts
 
         return drafts(text, path)
 
@@ -128,7 +128,7 @@ class RllibBackend(Backend):
         rllib_plan(run)
         if fit:
             raise BadInput(
-                "--fit does not turn RLlib's settings", hint="leave --fit out; legroom predict says what it needs"
+                "--fit cannot change RLlib's settings", hint="leave --fit out; legroom predict says what it needs"
             )
         if pictures:
             raise BadInput("--visualization draws what SB3 and brax train, not RLlib", hint="remove it")

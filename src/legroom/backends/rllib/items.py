@@ -11,7 +11,7 @@ Mirrors SingleAgentEnvRunner, the learner's connectors and EpisodeReplayBuffer o
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from legroom.backends.rllib.ray_base import RayFigures
@@ -26,7 +26,6 @@ from legroom.backends.sb3.stored import (
 )
 from legroom.model.evidence import Evidence, NetTrace
 from legroom.model.facts import spaces_of
-from legroom.model.finding import Finding
 from legroom.model.footprint import AllocatorPeaks, Footprint, Item, Known, Phase, Place
 from legroom.model.run import MemorySpec, Run
 from legroom.model.spaces import BoxSpace
@@ -56,24 +55,6 @@ DRIVER_ERROR, REPLAYING_DRIVER_ERROR = 30_000_000, 90_000_000
 MODULES_IN_DRIVER = 1  # beside the learner's own: that of the local runner, which has no environments
 
 
-@dataclass(frozen=True)
-class RoleItems:
-    """Items by role.
-
-    Args:
-        head: Ray's services, the libraries, the driver, the learner.
-        runner: of one runner, with what it has in the object store; the environments are in the driver where a run has
-            no runners.
-        gpu: on the learner's card beside what an SB3 run has there.
-    """
-
-    head: tuple[Item, ...]
-    runner: tuple[Item, ...]
-    gpu: tuple[Item, ...]
-    shadow: Run
-    findings: tuple[Finding, ...]
-
-
 def shadow_of(run: Run, plan: RllibPlan | None = None) -> Run:
     """Return the SB3 run whose networks and minibatches are those of this RLlib run."""
     plan = plan or rllib_plan(run)
@@ -92,40 +73,30 @@ def shadow_of(run: Run, plan: RllibPlan | None = None) -> Run:
 def on_one_machine(run: Run, evidence: Evidence) -> Footprint:
     """Return the bill of a run whose Ray is started on this machine alone."""
     plan = rllib_plan(run)
-    roles = role_items(run, plan, evidence, evidence.base)
-    # the driver reads in place what runners wrote to the object store, and that is among its items already
-    runner = (replace(item, count=plan.runners) for item in roles.runner if item.place is not Place.SHM)
-    items = [*roles.head, *runner]
+    shadow = shadow_of(run, plan)
+    items = [*_ray_items(evidence.base), *_driver_items(run, plan, shadow, evidence)]
+    runner = runner_items(run, plan, evidence)
+    if plan.runners:
+        # the driver reads in place what runners wrote to the object store, and that is among its items already
+        items += (replace(item, count=plan.runners) for item in runner if item.place is not Place.SHM)
+    else:  # the environments are in the driver
+        items += (replace(item, place=Place.HOST) for item in runner)
     allocator: AllocatorPeaks | None = None
     if evidence.device == "cuda" and evidence.net is not None:
-        on_gpu, allocator = gpu_items(roles.shadow, evidence.net, evidence.machine)
-        items += [*on_gpu, *roles.gpu]
+        on_gpu, allocator = gpu_items(shadow, evidence.net, evidence.machine)
+        batch = 2 * plan.train_batch_size * step_nbytes(run, plan) // max(plan.learners, 1)
+        why = "the whole train batch, which RLlib moves to the GPU at once"
+        items += [*on_gpu, Item("learner.train batch", batch, Place.GPU, why, (Phase.UPDATE,))]
     kept = tuple(item for item in items if item.total)
-    return Footprint(run.name, kept, evidence.device, roles.findings, allocator, (*evidence.notes, *plan.said))
+    findings = tuple(finding for finding in broken_rules(shadow) if finding.severity == "error")
+    return Footprint(run.name, kept, evidence.device, findings, allocator, (*evidence.notes, *plan.said))
 
 
 def runner_request(run: Run, evidence: Evidence) -> int:
     """Return the bytes that one env runner should ask Ray for: the upper end of what it is predicted to need."""
-    roles = role_items(run, rllib_plan(run), evidence, evidence.base)
-    return Footprint(run.name, tuple(item for item in roles.runner if item.total), "cpu").host.high
-
-
-def role_items(run: Run, plan: RllibPlan, evidence: Evidence, figures: RayFigures) -> RoleItems:
-    """Return the bill of every role."""
-    shadow = shadow_of(run, plan)
-    runner = tuple(_runner_items(run, plan, shadow, evidence, figures))
-    head = (*_ray_items(figures), *_driver_items(run, plan, shadow, evidence, figures))
-    if not plan.runners:
-        head += tuple(replace(item, place=Place.HOST) for item in runner)
-    why = "the whole train batch, which RLlib moves to the GPU at once"
-    batch = 2 * plan.train_batch_size * step_nbytes(run, plan) // max(plan.learners, 1)
-    return RoleItems(
-        head=head,
-        runner=runner if plan.runners else (),
-        gpu=(Item("learner.train batch", batch, Place.GPU, why, (Phase.UPDATE,)),),
-        shadow=shadow,
-        findings=tuple(finding for finding in broken_rules(shadow) if finding.severity == "error"),
-    )
+    plan = rllib_plan(run)
+    items = runner_items(run, plan, evidence) if plan.runners else ()
+    return Footprint(run.name, tuple(item for item in items if item.total), "cpu").host.high
 
 
 def step_nbytes(run: Run, plan: RllibPlan) -> int:
@@ -159,12 +130,13 @@ def _ray_items(figures: RayFigures) -> Iterator[Item]:
     yield _base("ray.head services", figures, "head", "global control store, autoscaler's monitor, dashboard")
 
 
-def _runner_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence, figures: RayFigures) -> Iterator[Item]:
-    """Yield what one env runner adds to its node."""
+def runner_items(run: Run, plan: RllibPlan, evidence: Evidence) -> Iterator[Item]:
+    """Yield what one env runner adds to its node, with what it has in the object store."""
+    shadow = shadow_of(run, plan)
     envs, fragment = plan.envs_per_runner, plan.rollout_fragment_length
     why = "an env runner: interpreter, torch, ray, gymnasium, RLlib, SB3's networks"
     if plan.runners:  # else the environments are in the driver
-        yield _base("runner.base", figures, "runner", why, Place.WORKER)
+        yield _base("runner.base", evidence.base, "runner", why, Place.WORKER)
         if evidence.net is not None:
             weights = evidence.net.weights - evidence.net.targets
             why = "its copy of the policy, and the one that arrives"
@@ -199,9 +171,9 @@ def _env_items(run: Run, shadow: Run, evidence: Evidence, envs: int) -> Iterator
     yield Item("env.observations", flying, Place.WORKER, "the env's, the vector's and the policy's input", COLLECTED)
 
 
-def _driver_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence, figures: RayFigures) -> Iterator[Item]:
+def _driver_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence) -> Iterator[Item]:
     """Yield what the driver holds on the head: the learner, the batch, the replay buffer, samples that arrive."""
-    base = _base("driver.base", figures, "driver", "the training process: interpreter, torch, ray, RLlib, SB3")
+    base = _base("driver.base", evidence.base, "driver", "the training process: interpreter, torch, ray, RLlib, SB3")
     unsure = DRIVER_ERROR if plan.replay_capacity is None else REPLAYING_DRIVER_ERROR
     yield replace(base, error=max(base.error, unsure))
     for item in network_items(shadow, evidence):

@@ -61,8 +61,7 @@ class RllibLearner(Learner):
     def __init__(self, task: TrainTask, loop: Loop) -> None:
         self._task, self._loop, self._run = task, loop, task.run
         self.timesteps, self.total_timesteps = 0, task.total_timesteps
-        memory = self._run.memory
-        self._plan = rllib_plan(self._run, runner_nbytes=memory.runner_bytes, learner_nbytes=memory.learner_bytes)
+        self._plan = rllib_plan(self._run)
         self._algorithm: Any = None
         self._last = Result()
         self._why_not_exact = WHY_NOT_EXACT if self._plan.replay_capacity is None else WHY_NOT_EXACT_REPLAY

@@ -116,7 +116,7 @@ class RllibPlan:
         return self.rollout_fragment_length * self.n_envs
 
 
-def rllib_plan(run: Run, *, runner_nbytes: int | None = None, learner_nbytes: int | None = None) -> RllibPlan:
+def rllib_plan(run: Run) -> RllibPlan:
     """Return the run as RLlib will train it; the run's backend need not be rllib yet.
 
     Raises:
@@ -170,8 +170,8 @@ def rllib_plan(run: Run, *, runner_nbytes: int | None = None, learner_nbytes: in
         cpus_per_runner=run.hyperparams.get("num_cpus_per_env_runner", 1),
         cpus_per_learner=run.hyperparams.get("num_cpus_per_learner", 1),
         gpus_per_learner=run.hyperparams.get("num_gpus_per_learner", 0),
-        runner_nbytes=runner_nbytes or run.memory.runner_bytes,
-        learner_nbytes=learner_nbytes or run.memory.learner_bytes,
+        runner_nbytes=run.memory.runner_bytes,
+        learner_nbytes=run.memory.learner_bytes,
         **parts,
     )
 

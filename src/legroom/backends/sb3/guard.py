@@ -66,7 +66,7 @@ class Guard:
         if not can_survive(type(model)):
             if self._begin_with is not None:
                 surviving(type(model), self._begin_with)  # which says why not
-            logger.info("%s cannot be redone in pieces: the guard only explains", type(model).__name__)
+            logger.info("%s cannot be redone in pieces: errors are explained only", type(model).__name__)
             return self
         self._class = type(model)
         self._before = {name: vars(model)[name] for name in _OURS if name in vars(model)}

@@ -8,7 +8,7 @@ step, a shorter run, no replay buffer saved with PPO (which has none).
 """
 
 from legroom.backends.sb3 import ladders
-from legroom.backends.sb3.bill.lean import slowdown
+from legroom.backends.sb3.bill.lean import storage_price
 from legroom.model.evidence import Evidence
 from legroom.model.knob import Knob
 from legroom.model.run import Run
@@ -16,12 +16,12 @@ from legroom.model.run import Run
 # fmt: off
 LEAN_STORAGE = Knob(
     "memory.rollout", "free", "bits",
-    "observations are stored losslessly without what repeats, and the rollout is not copied to be flattened",
-    ladders.lean_storage, slowdown, also=("memory.replay",))
+    "observations are stored losslessly, repeats once; the rollout is not copied to be flattened",
+    ladders.lean_storage, storage_price, also=("memory.replay",))
 SB3_KNOBS: tuple[Knob, ...] = (
     LEAN_STORAGE,
     Knob("env.workers", "free", "bits",
-         "workers without torch: 4.8 to 23 MB each, not 165 to 284 MB; none for cheap steps",
+         "workers without torch: 4.8 to 23 MB each, not 165 to 284 MB; cheap environments run in-process",
          ladders.light_workers),
     Knob("eval.workers", "free", "bits",
          "the same for evaluation environments", ladders.light_evaluation_workers),

@@ -1,6 +1,8 @@
 """`legroom.lean(PPO, "CnnPolicy", env, …)`: an SB3 algorithm with the lean buffers that fit it."""
 
+import difflib
 import inspect
+from importlib import import_module
 from typing import Any
 
 from stable_baselines3 import HerReplayBuffer
@@ -11,18 +13,19 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from legroom.backends.sb3.lean_her import LeanHerReplayBuffer
 from legroom.backends.sb3.lean_replay import LeanReplayBuffer
 from legroom.backends.sb3.lean_rollout import LeanRolloutBuffer
+from legroom.backends.sb3.signatures import SB3_ALGORITHMS
 from legroom.errors import BadInput
 
 
-def lean(algorithm: type[BaseAlgorithm], *args: Any, **kwargs: Any) -> BaseAlgorithm:
+def lean(algorithm: type[BaseAlgorithm] | str, *args: Any, **kwargs: Any) -> BaseAlgorithm:
     """Return `algorithm(*args, **kwargs)` with lean storage.
 
     Args:
-        algorithm: PPO, A2C, MaskablePPO, DQN, SAC, TD3 … (a class).
+        algorithm: PPO, A2C, MaskablePPO, DQN, SAC, TD3 …, a class or its name.
         kwargs: its arguments; `max_bytes`, `spill_dir` and `codec` go to the buffer.
 
     Raises:
-        BadInput: the algorithm keeps something that lean storage does not hold.
+        BadInput: there is no such algorithm, or it keeps something that lean storage does not hold.
 
     Example:
         >>> import legroom
@@ -31,6 +34,10 @@ def lean(algorithm: type[BaseAlgorithm], *args: Any, **kwargs: Any) -> BaseAlgor
         >>> type(model.rollout_buffer).__name__
         'LeanRolloutBuffer'
     """
+    algorithm = _class_named(algorithm) if isinstance(algorithm, str) else algorithm
+    if not isinstance(algorithm, type):
+        raise BadInput(f"lean makes a model, and was given {type(algorithm).__name__}",
+                       hint='legroom.lean(PPO, "CnnPolicy", env)')  # fmt: skip
     for_buffer: dict[str, Any] = {
         name: kwargs.pop(name) for name in ("max_bytes", "spill_dir", "codec") if name in kwargs
     }
@@ -44,6 +51,16 @@ def lean(algorithm: type[BaseAlgorithm], *args: Any, **kwargs: Any) -> BaseAlgor
     kwargs["rollout_buffer_class"] = given or lean_rollout_class(algorithm)
     kwargs["rollout_buffer_kwargs"] = {**(kwargs.get("rollout_buffer_kwargs") or {}), **for_buffer}
     return algorithm(*args, **kwargs)
+
+
+def _class_named(name: str) -> type[BaseAlgorithm]:
+    packages = {one.name: one.package for one in SB3_ALGORITHMS}
+    if name not in packages:
+        close = difflib.get_close_matches(name, packages, n=1, cutoff=0.4)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(packages)}"
+        raise BadInput(f"no algorithm of Stable-Baselines3 is called {name!r}", hint=hint)
+    found: type[BaseAlgorithm] = getattr(import_module(packages[name]), name)
+    return found
 
 
 def _with_replay(algorithm: type, kwargs: dict[str, Any], for_buffer: dict[str, Any]) -> dict[str, Any]:

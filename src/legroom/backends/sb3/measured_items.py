@@ -41,14 +41,17 @@ def trained_parameters(model: BaseAlgorithm) -> list[torch.Tensor]:
 
 def _observations(prefix: str, buffer: Any) -> dict[str, int]:
     stored = {"observations": buffer.observations, "next_observations": getattr(buffer, "next_observations", None)}
-    items = {}
+    items: dict[str, int] = {}
     rows = buffer.size() if prefix == "replay" else buffer.buffer_size  # memory is there once it has been written to
     for name, values in stored.items():
         parts = values if isinstance(values, dict) else {"": values}
         for key, part in parts.items():
             label = f"{prefix}.{name}[{key}]" if key else f"{prefix}.{name}"
             if isinstance(part, Column | Ring):
-                items[label] = sum(size for purpose, size in part.breakdown().items() if purpose != "spilled")
+                purposes = part.breakdown()
+                if decoded := purposes.pop("decoded", 0):  # an item of its own in the bill
+                    items[f"{prefix}.decoded copy"] = items.get(f"{prefix}.decoded copy", 0) + decoded
+                items[label] = sum(size for purpose, size in purposes.items() if purpose != "spilled")
             elif isinstance(part, np.ndarray):
                 items[label] = part.nbytes * rows // buffer.buffer_size
     return items

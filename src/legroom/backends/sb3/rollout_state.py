@@ -160,12 +160,12 @@ def prepare_rollout(model: Any, checkpoint: SavedState) -> tuple[Callable[[], No
         return (lambda: None), ""
     buffer: Any = getattr(model, "rollout_buffer", None)
     update = data.get("update")
-    why = "this algorithm begins its rollouts anew"
+    why = "this algorithm starts its rollouts over"
     if stops_within(model):
         theirs, ours = ([each.get("size"), each.get("environments")] for each in (data["layout"], _form(buffer)))
         why = "" if theirs == ours else f"rollouts had {theirs[0]} steps of {theirs[1]} environments"
     if not why and update is not None and not hasattr(model, "update_at"):
-        why = "this algorithm begins its updates anew"
+        why = "this algorithm starts its updates over"
     if why:
         return (lambda: None), f"{data['count']:,} steps of a rollout are not used: {why}"
     changed = update is not None and update["learns"] != _learns(model)

@@ -307,7 +307,7 @@ def restore_random(state: Mapping[str, Any], action_space: spaces.Space[Any]) ->
         if state["action_space"] is not None:
             action_space.np_random.bit_generator.state = state["action_space"]
     except (ValueError, TypeError, KeyError, RuntimeError) as error:
-        raise BadInput(f"a checkpoint's random generators are not the ones here: {error}") from error
+        raise BadInput(f"the checkpoint's random generators do not match: {error}") from error
 
 
 def _generator_state(space: spaces.Space[Any]) -> Any:

@@ -176,8 +176,6 @@ def env_task(run: Run) -> EnvTask:
         "kind": "rollout" if algorithm.family == "on-policy" else "replay",
         "frame_stack": run.env.frame_stack or 1,
         "normalize": normalize if normalizes_observations(run) else None,
-        "batch": batch_samples(run),
-        "masked": algorithm.masked,
     }
     return EnvTask(LOADED, BRINGS, storage)
 

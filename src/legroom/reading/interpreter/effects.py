@@ -276,7 +276,7 @@ class Effects(Evaluator[Frame]):
         if all(isinstance(value, Env) for value in values):
             return _one_of(known, str(name))
         if name is WHOLE:
-            rest = Rest("what depends on what only running could tell", holds=known)
+            rest = Rest("what depends on values known only when the script runs", holds=known)
             return [rest] if isinstance(known[0], list) else {OPEN: rest}
         line = next((value.line for value in known if isinstance(value, NotKnown)), None)
         return NotKnown(str(name) if isinstance(name, str) and name else "one of several values", line, holds=known)

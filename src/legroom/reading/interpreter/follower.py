@@ -336,6 +336,8 @@ class Follower(BuiltinCalls):
             with self.scope(Continued):
                 if not isinstance(node, ast.While):
                     self.bind(node.target, value, frame)
+                elif value is not None:  # a test may assign, too
+                    self.value(node.test, frame)
                 self.block(node.body, frame)
 
         ended = False
@@ -366,17 +368,16 @@ class Follower(BuiltinCalls):
         """Follow the passes that are certain; return whether there are no others."""
         passes, idle = iter(values or ()), 0
         while self.followed < self.loops[-1] and idle < MOST_IDLE:
-            value = None
-            if isinstance(node, ast.While):
-                test = self.value(node.test, frame)
-                if not is_settled(test):
-                    return False
-                if not test:
-                    return True
-            elif (value := next(passes, MISSING)) is MISSING:
+            value, seen = None, self.seen
+            if not isinstance(node, ast.While) and (value := next(passes, MISSING)) is MISSING:
                 return values is not None
-            seen = self.seen
             with self.journal() as written:
+                if isinstance(node, ast.While):
+                    test = self.value(node.test, frame)
+                    if not is_settled(test):
+                        return False
+                    if not test:
+                        return True
                 one_pass(value)
             # a pass that tells nothing new: the others are followed as one of which nothing is known
             own = {part.id for part in walk(node.target) if isinstance(part, ast.Name)} if value is not None else set()

@@ -36,6 +36,6 @@ RULE = Rule(
     what="brax SAC without max_replay_size.",
     why="None means num_timesteps, and brax allocates all of it at once, on the device.",
     example="sac: {num_timesteps: 50_000_000}",
-    remedy="max_replay_size of what is to be remembered.",
+    remedy="Set max_replay_size to the number of transitions to keep.",
     look=per_run(look),
 )

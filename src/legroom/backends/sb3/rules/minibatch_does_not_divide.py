@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from legroom.backends.base import hyper
 from legroom.backends.sb3.constraints import rollout_rules
-from legroom.checking.rule_helpers import BATCH_SIZE, ROLLOUT, per_run, plural
+from legroom.checking.rule_helpers import BATCH_SIZE, ROLLOUT, per_run
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Subject, SubjectRun
+from legroom.units import plural
 
 
 def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:

@@ -24,7 +24,7 @@ def look(script: Script) -> Iterable[Found]:
             continue
         if not without_gradients(script, call) and not has_unseen_callers(script, call):
             yield Found(
-                f"{net}(...) only chooses an action here, and records a graph for gradients that argmax cannot pass on",
+                f"{net}(...) only chooses an action here but records a graph for gradients, which argmax has not",
                 "put it under `with torch.no_grad():`",
                 call.lineno,
             )
@@ -57,7 +57,7 @@ RULE = Rule(
     name="acts-with-gradients",
     severity="info",
     what="A network is asked for the best action outside torch.no_grad().",
-    why="The forward pass keeps the activations of every layer for a backward pass that cannot come: argmax has no "
+    why="The forward pass keeps the activations of every layer for a backward pass that never comes: argmax has no "
     "gradient. With pictures and many environments that is most of the memory of collecting.",
     example="action = q_net(state).argmax(dim=1).item()\n",
     remedy="with torch.no_grad(): action = q_net(state).argmax(dim=1).item()",

@@ -22,7 +22,7 @@ def look(subject: Subject) -> Iterable[Found]:
         if array.on_card is None or limit is None or array.nbytes <= limit:
             continue
         sizes = " × ".join(f"{n:,}" for n in array.shape)
-        filled = "" if card else "; the system takes it as it is filled, so it dies later"
+        filled = "" if card else "; the memory is taken as it fills, so the process is killed later"
         yield Found(
             f"{array.name or 'an array'} of {sizes} {array.dtype} is {format_size(array.nbytes)}, more than "
             f"{of_vram(subject) if card else of_ram(subject)}{filled}",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from legroom.checking.rule_helpers import callbacks_are_its_own, counts_known, per_run, plural
+from legroom.checking.rule_helpers import callbacks_are_its_own, counts_known, per_run
 from legroom.model.rule import Found, Rule
 from legroom.model.subject import Key, Subject, SubjectRun
+from legroom.units import plural
 
 EVERY: Key = ("checkpoint", "every")
 
@@ -28,7 +29,7 @@ def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
         really = -(-every // samples)
         when = "every iteration" if really == 1 else f"after {every // samples} or {really} iterations"
         message = (
-            f"a checkpoint every {every:,} environment steps is no whole number of iterations of {samples:,}; it is "
+            f"a checkpoint every {every:,} environment steps is not a whole number of iterations of {samples:,}; it is "
             f"written at the end of the iteration under way: {when}"
         )
     elif every < samples:

@@ -27,7 +27,7 @@ def look(script: Script) -> Iterable[Found]:
             if "RuntimeError" in names:
                 yield Found(
                     "this out-of-memory handler catches RuntimeError; NumPy's MemoryError (rollout and replay buffers) "
-                    "is none and ends the training",
+                    "is not one and ends the training",
                     "except (RuntimeError, MemoryError); a CPU tensor says \"DefaultCPUAllocator: can't allocate "
                     'memory" instead of "out of memory"',
                     handler.lineno,
