@@ -1,6 +1,6 @@
 """Programs that do not fit and look as if they did, and programs that fit: how often "Fits" is wrong, how often said.
 
-    python -m bench.wrong_fits dev | held-out | first | second [--only NAME]
+    python -m bench.wrong_fits dev | held-out | first | second | third [--only NAME]
 
 Wrong is every answer that promises: `fits: true` or exit code 0. Of the programs that fit, "Fits", "Fits so far" and
 "Fits after retries" count as answers that commit.
@@ -21,6 +21,7 @@ from tempfile import TemporaryDirectory
 from bench.results import write_section
 from bench.wrong_fits_more import SECOND, SEEN
 from bench.wrong_fits_programs import DEV, HELD_OUT, Case
+from bench.wrong_fits_third import THIRD
 
 LONGEST_S = 240
 PARTS = {  # title, programs
@@ -28,6 +29,7 @@ PARTS = {  # title, programs
     "held-out": ("held out", HELD_OUT),
     "first": ("first draw of others, looked at", SEEN),
     "second": ("held out, second draw", SECOND),
+    "third": ("held out, third draw", THIRD),
 }
 WORDS = {True: "fits", False: "does not fit", None: "unknown"}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.in_process import legroom
+from tests.cli.wrong_inputs import HELD_OUT, SEEN, STILL_WRONG, write_files
 
 from legroom.cli.main import COMMANDS
 from legroom.named_runs import run_names
@@ -125,10 +126,14 @@ def test_a_broken_library_rule_is_shown_and_exits_1() -> None:
         (("predict", "mine:full", "--mode", "arithmetic", "--n-steps", "9000000000000000000"), "2**63"),
         (("predict",), "RUN"),
         (("predikt", "mine:full"), "predikt"),
+        *SEEN,
+        *HELD_OUT,
+        *(pytest.param(*case, marks=pytest.mark.xfail(run=False)) for case in STILL_WRONG),
     ],
 )
-def test_bad_input_is_one_line_with_the_way_out(arguments: tuple[str, ...], says: str) -> None:
-    done = legroom(*arguments)
+def test_bad_input_is_one_line_with_the_way_out(arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    done = legroom(*arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,105 @@
+"""What people type wrongly, over all commands: the arguments, and a word that the one line about it must contain.
+
+`FILES` are beside them. `HELD_OUT` and `STILL_WRONG` were run once, after all others:
+nothing was changed for them before.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+FILES = {
+    "train.py": 'from stable_baselines3 import PPO\nmodel = PPO("MlpPolicy", "CartPole-v1")\nmodel.learn(10_000)\n',
+    "loop.py": "import torch\nfor _ in range(3):\n    torch.ones(4)\n",
+    "run.yaml": "algo: PPO\nenv: {id: CartPole-v1}\ntotal_timesteps: 4000\n",
+    "empty.py": "",
+    "empty.yaml": "",
+    "empty.log": "",
+    "list.yaml": "- 1\n- 2\n",
+    "broken.py": "def f(:\n  pass\n",
+    "tabs.yaml": "algo: PPO\n\tenv: {id: CartPole-v1}\n",
+    "twice.yaml": "algo: PPO\nalgo: DQN\nenv: {id: CartPole-v1}\n",
+    "notes.txt": "remember the milk\n",
+    "profile.json": '{"legroom": 1}\n',
+    "d/inside.txt": "x\n",
+    "typo.yaml": "algo: PPO\nenv: {id: CartPole-v1}\nbatch_sise: 32\n",
+    "ppo.yml": "CartPole-v1:\n  n_timesteps: !!float 1e5\n  policy: 'MlpPolicy'\n",
+}
+SEEN = (
+    (('predict', 'train.py', '--ram', '-4GiB'), '-4GiB'),
+    (('predict', 'train.py', '--ram', '0'), '0'),
+    (('predict', 'train.py', '--vram', 'nan'), 'nan'),
+    (('predict', 'd'), 'd'),
+    (('predict', 'empty.py'), 'empty.py'),
+    (('predict', 'binary.yaml'), 'binary.yaml'),
+    (('predict', 'list.yaml'), 'list.yaml'),
+    (('predict', 'broken.py'), 'broken.py:1'),
+    (('predict', '--gpu', 'Radeon 9999', '--', 'python', 'loop.py'), 'Radeon 9999'),
+    (('predict', '--', 'no-such-program', 'x'), 'no-such-program'),
+    (('predict', 'train.py', '--', 'python', 'loop.py'), 'train.py'),
+    (('predict', 'train.py', '--html', 'd'), 'd'),
+    (('predict', 'train.py', '--set', 'batch_size=abc'), 'batch_size'),
+    (('predict', 'ppo.yml:NoEnv-v0'), 'NoEnv-v0'),
+    (('predict', 'CartPole-v1'), 'CartPole-v1'),
+    (('fit', 'train.py', '--ram', '8GiB', '-o', 'train.py'), '--force'),
+    (('fit', '--vram', '8GiB', '--param', 'n=64..32', '--', 'python', 'loop.py', '{n}'), '64..32'),
+    (('fit', '--vram', '8GiB', '--param', 'n=64..128', '--', 'python', 'loop.py'), '{n}'),
+    (('train', 'run.yaml', '--resume', '--out', 'runs/typo'), 'runs/typo'),
+    (('train', 'run.yaml', '--timesteps', '-5'), '-5'),
+    (('train', 'run.yaml', '--out', 'notes.txt'), 'notes.txt'),
+    (('check', '--select', 'LR999', 'train.py'), 'LR999'),
+    (('check', 'train.py', '--baseline', 'train.py'), 'train.py'),
+    (('explain', 'nosuch.log'), 'nosuch.log'),
+    (('profile', 'CartPool-v1'), 'CartPole'),
+    (('profile', 'CartPole-v1', '--frames', '0'), '0'),
+    (('watch', '--pid', '999999999'), '999999999'),
+    (('sweep', 'run.yaml', '--param', 'seed=9..0', '--out', 's'), '9..0'),
+    (('export', 'd', 'model.zip'), 'd'),
+    (('machine', 'extra'), 'extra'),
+)  # fmt: skip
+HELD_OUT = (
+    (("predict", "train.py", "--ram", "1e400GiB"), "1e400GiB"),
+    (("predict", "pipe.yaml"), "pipe.yaml"),
+    (("predict", "lost.yaml"), "lost.yaml"),
+    (("predict", "latin.yaml"), "latin.yaml"),
+    (("predict", "tabs.yaml"), "tabs.yaml:2"),
+    (("predict", ""), ""),
+    (("predict", "train.py", "--cpu-only", "--device", "cuda"), "--cpu-only"),
+    (("predict", "--", "python", "nosuch.py"), "nosuch.py"),
+    (("predict", "--", "./notes.txt"), "notes.txt"),
+    (("predict", "train.py", "--for", "slurmm"), "slurm"),
+    (("predict", "train.py", "--html", "nosuch/page.html"), "nosuch"),
+    (("fit", "train.py", "--ram", "8GiB", "--tiers", "8,abc"), "abc"),
+    (("fit", "train.py", "run.yaml", "--ram", "8GiB"), "run.yaml"),
+    (("train", "run.yaml", "--plain", "--fit"), "--plain"),
+    (("train", "--with", "leen", "--", "python", "loop.py"), "lean"),
+    (("train", "run.yaml", "--checkpoint-every", "0"), "0"),
+    (("train", "run.yaml", "--device", "tpu"), "tpu"),
+    (("check", "train.py", "--dry-run"), "--fix"),
+    (("check", "train.py", "--format", "xml"), "sarif"),
+    (("explain", "d"), "d"),
+    (("profile", "broken:Env"), "broken"),
+    (("profile", "CartPole-v1", "--baseline", "notes.txt"), "notes.txt"),
+    (("watch", "--interval", "0", "--", "true"), "0"),
+    (("watch", "--pid", "1", "--", "true"), "--pid"),
+    (("sweep", "run.yaml", "--param", "learning_rat=1,2", "--out", "s"), "learning_rate"),
+    (("ui", "--port", "99999"), "99999"),
+    (("export", "train.py"), "FILE"),
+)
+# no suggestion; every run of the workload is predicted, for half a minute; ignored in silence without --tiers
+STILL_WRONG = (
+    (("predict", "typo.yaml"), "batch_size"),
+    (("predict", "mine:"), "mine"),
+    (("fit", "train.py", "--ram", "8GiB", "--max-steps-per-update", "10"), "--tiers"),
+)
+
+
+def write_files(folder: Path) -> None:
+    for name, text in FILES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    (folder / "binary.yaml").write_bytes(bytes(range(256)) * 40)
+    (folder / "latin.yaml").write_bytes("algo: PPO\nname: café\n".encode("latin-1"))
+    (folder / "lost.yaml").symlink_to("gone.yaml")
+    os.mkfifo(folder / "pipe.yaml")
