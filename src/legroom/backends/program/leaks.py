@@ -2,9 +2,10 @@
 
 A line leaks if the blocks it asked for in most of its iterations are still alive. A buffer that is cleared every epoch,
 or a queue of fixed length, does not do that for long. A line that ran in few iterations, late ones, leaks if all its
-blocks are alive and a container got them: a snapshot every thousand steps. The graph of a loss that is kept has many such lines; the one to
-name is that of the tensor made last, which holds all others. The source then tells where that tensor is stored away:
-`losses.append(loss)`, `total += loss`, `self.last = out`; also in a function of the same file that gets it, or a hook.
+blocks are alive and a container got them: a snapshot every thousand steps. The graph of a loss that is kept has many
+such lines; the one to name is that of the tensor made last, which holds all others. The source then tells where that
+tensor is stored away: `losses.append(loss)`, `total += loss`, `self.last = out`; also in a function of the same file
+that gets it, or a hook.
 """
 
 from __future__ import annotations
