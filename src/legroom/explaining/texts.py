@@ -171,7 +171,7 @@ def texts() -> tuple[Text, ...]:
     sentences = table["sentences"]
 
     def row(given: Mapping[str, Any]) -> dict[str, Any]:
-        made = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
+        made: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in given.items()}
         for key in ("where", "unless"):
             if key in made:
                 made[key] = {part: p if isinstance(p, str) else "|".join(p) for part, p in made[key].items()}
