@@ -129,7 +129,7 @@ def _odd_words() -> list[str]:
     pages = [ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")]
     pages += [
         *(ROOT / "docs").rglob("*.md"),
-        *(page for kind in ("md", "html", "js") for page in SRC.rglob(f"*.{kind}")),
+        *(page for kind in ("md", "html", "js", "toml") for page in SRC.rglob(f"*.{kind}")),
     ]
     for path in sorted(path for path in pages if "generated" not in path.parts):
         for number, line in enumerate(path.read_text().splitlines(), 1):

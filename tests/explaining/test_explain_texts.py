@@ -4,8 +4,9 @@ import pytest
 from explain_fixtures import EXPECTED, KEYS, NAMES, TEXTS, facts, text_of
 
 from legroom.explaining import explain
-from legroom.explaining.explain import RECOGNISERS
+from legroom.explaining.readers import READERS
 from legroom.explaining.sizes import array_bytes, parse_shape, to_bytes
+from legroom.explaining.texts import texts
 from legroom.model.explanation import KINDS
 
 GIB = 1 << 30
@@ -28,7 +29,13 @@ def test_every_kind_has_a_fixture_and_every_fixture_is_expected() -> None:
 
 
 def test_words_are_lower_case_since_they_are_searched_in_lower_case_text() -> None:
-    assert all(word == word.lower() for recogniser in RECOGNISERS for word in recogniser.words)
+    assert all(word == word.lower() for one in texts() for word in one.words)
+
+
+def test_every_entry_of_the_table_says_something_or_names_its_reader() -> None:
+    rows = [case for one in texts() for case in (one.cases if one.case else [one])]
+    assert {one.by for one in rows if one.by} == set(READERS)
+    assert all(one.by or (one.say and one.kind in KINDS and one.kind != "unknown") for one in rows)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,19 @@ A rule about runs looks run by run, and only where what it needs is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import wraps
+from functools import cache, wraps
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from legroom.backends.base import backend_of
 from legroom.errors import BadInput
 from legroom.model.counts import Counts
-from legroom.model.rule import Found
+from legroom.model.rule import Found, Look, Rule
 from legroom.model.subject import Key, Subject, SubjectRun
 from legroom.reading.interpreter.script import Script
 from legroom.units import format_size
@@ -22,14 +27,13 @@ N_STEPS: Key = ("hyperparams", "n_steps")
 BATCH_SIZE: Key = ("hyperparams", "batch_size")
 ROLLOUT = (N_ENVS, N_STEPS)
 TOTAL: Key = ("total_timesteps",)
+GENERAL = Path(__file__).parent / "rules" / "rules.toml"
 
-LookAtRun = Callable[[Subject, SubjectRun], Iterable[Found]]
 
-
-def per_run(
-    look: LookAtRun, *, needs: Iterable[Key] = (), guessed: bool = False
-) -> Callable[[Subject], Iterator[Found]]:
-    """Return a rule's `look` that goes through the runs of a subject.
+def run_rule(
+    code: str, *, needs: Iterable[Key] = (), guessed: bool = False
+) -> Callable[[Callable[[Subject, SubjectRun], Iterable[Found]]], Rule]:
+    """Return the decorator of a rule that looks at the runs of a subject, one by one.
 
     Args:
         needs: keys the rule cannot do without; a run of which one is not known is passed over.
@@ -37,28 +41,58 @@ def per_run(
     """
     needed = tuple(needs)
 
-    @wraps(look)
-    def look_at_all(subject: Subject) -> Iterator[Found]:
-        for one in (*subject.runs, *(subject.guessed if guessed else ())):
-            if not all(one.knows(*key) for key in needed):
-                continue
-            try:
-                found = list(look(subject, one))
-            except BadInput:  # the spaces are not known, and this rule wanted them
-                continue
-            yield from (replace(each, run=one.run.name) for each in found if each.line is not None or one.base is None)
+    def rule(look: Callable[[Subject, SubjectRun], Iterable[Found]]) -> Rule:
+        @wraps(look)
+        def look_at_all(subject: Subject) -> Iterator[Found]:
+            for one in (*subject.runs, *(subject.guessed if guessed else ())):
+                if not all(one.knows(*key) for key in needed):
+                    continue
+                try:
+                    found = list(look(subject, one))
+                except BadInput:  # the spaces are not known, and this rule wanted them
+                    continue
+                for each in found:
+                    if each.line is not None or one.base is None:
+                        yield replace(each, run=one.run.name)
 
-    return look_at_all
+        return _rule("run", code, look_at_all)
+
+    return rule
 
 
-def per_script(look: Callable[[Script], Iterable[Found]]) -> Callable[[Subject], Iterable[Found]]:
-    """Return a rule's `look` that is asked only about Python files."""
+def script_rule(code: str) -> Callable[[Callable[[Script], Iterable[Found]]], Rule]:
+    """Return the decorator of a rule that is asked about Python files."""
 
-    @wraps(look)
-    def look_at_script(subject: Subject) -> Iterable[Found]:
-        return () if subject.script is None else look(subject.script)
+    def rule(look: Callable[[Script], Iterable[Found]]) -> Rule:
+        @wraps(look)
+        def look_at_script(subject: Subject) -> Iterable[Found]:
+            return () if subject.script is None else look(subject.script)
 
-    return look_at_script
+        return _rule("script", code, look_at_script)
+
+    return rule
+
+
+def subject_rule(kind: str, code: str) -> Callable[[Look], Rule]:
+    """Return the decorator of a rule that looks at a subject as a whole."""
+    return lambda look: _rule(kind, code, look)
+
+
+def _rule(kind: str, code: str, look: Look) -> Rule:
+    """Return the rule with its texts, of `rules.toml` beside its module or of the general rule that it adds to."""
+    beside = Path(str(sys.modules[look.__module__].__file__)).with_name("rules.toml")
+    return Rule(code, look=look, **(_texts(beside)[kind].get(code) or _texts(GENERAL)[kind][code]))
+
+
+@cache
+def _texts(file: Path) -> Mapping[str, Any]:
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def rules_in(*modules: ModuleType) -> tuple[Rule, ...]:
+    """Return the rules that the modules define."""
+    found = (each for module in modules for each in vars(module).items())
+    return tuple(rule for _, rule in found if isinstance(rule, Rule))
 
 
 def callbacks_are_its_own(subject: Subject) -> bool:

@@ -12,9 +12,7 @@ from functools import wraps
 from itertools import chain
 
 from legroom.backends.base import Backend, backend_of, backends
-from legroom.checking.rules.loops import LOOP_RULES
-from legroom.checking.rules.runs import GENERAL_RUN_RULES
-from legroom.checking.rules.scripts import GENERAL_SCRIPT_RULES
+from legroom.checking.rules import GENERAL_RUN_RULES, GENERAL_SCRIPT_RULES
 from legroom.model.rule import Found, Look, Rule
 from legroom.model.subject import Subject
 from legroom.plugins import plugged_rules
@@ -47,7 +45,7 @@ def _by_code(rules: Iterable[Rule]) -> tuple[Rule, ...]:
 
 
 RUN_RULES = _by_code([*GENERAL_RUN_RULES, *(_of_backend(rule, b) for b in backends() for rule in b.run_rules)])
-SCRIPT_RULES = _by_code([*GENERAL_SCRIPT_RULES, *LOOP_RULES, *(rule for b in backends() for rule in b.script_rules)])
+SCRIPT_RULES = _by_code([*GENERAL_SCRIPT_RULES, *(rule for b in backends() for rule in b.script_rules)])
 # Rules that are gone. To ignore one is still right, and no other rule gets its code.
 REMOVED = {
     "LR019": "n-epochs-costs-time", "LR021": "updates-per-iteration", "LR022": "schedule-never-completes",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from legroom.backends.base import knob_named
 from legroom.explaining.causes import Cause
-from legroom.explaining.log_programs import BASELINES, MUCH, OTHERS, RAY_LIMIT, RAY_RUNS, Program, remedy
+from legroom.explaining.log_programs import BASELINES, MUCH, RAY_RUNS, REMEDIES, Program, remedy
 from legroom.model.explanation import Advice, Explanation
 from legroom.model.plan import PRICES
 from legroom.units import MIB, format_size, typed_size
@@ -139,11 +139,11 @@ def _host(case: _Case) -> Iterator[Advice]:
         yield remedy("object_store_memory", "free", "a larger store in ray.init: it is in /dev/shm")
     if program is not None and program.host and (not cause or found.kind == "ray"):
         monitored = "monitor" in found.summary  # else the kernel has killed it, whatever Ray's limit is
-        yield from (one for one in program.host if monitored or one is not RAY_LIMIT)
+        yield from (one for one in program.host if monitored or one is not REMEDIES["RAY_LIMIT"])
         return
     if found.kind == "ray":
         yield remedy("num_cpus", "slower", "more CPUs for each task or actor: fewer run at once on a node")
-        yield RAY_LIMIT
+        yield REMEDIES["RAY_LIMIT"]
         return
     if cause in ("stack", "space", "data"):
         yield from _not_buffers(case)
@@ -221,7 +221,7 @@ def _gpu(case: _Case) -> Iterator[Advice]:
 
 # What holds memory outside PyTorch where the log names none.
 _UNNAMED = (
-    OTHERS,
+    REMEDIES["OTHERS"],
     remedy("gpu_memory_utilization", "slower", "a smaller share, if it is vLLM in this process"),
     remedy("num_envs", "changes-learning", "fewer environments, if it is a simulator on the GPU"),
 )

@@ -18,28 +18,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from legroom.errors import BadInput
-from legroom.explaining import (
-    checkpoint_texts,
-    engine_texts,
-    jax_texts,
-    killed_texts,
-    mps_texts,
-    numpy_texts,
-    ray_texts,
-    scheduler_texts,
-    simulator_texts,
-    system_texts,
-    torch_cuda,
-    torch_host,
-    worker_texts,
-)
 from legroom.explaining.advice import Context, advise
 from legroom.explaining.causes import BY_SHAPE, cause_text, likely_cause, name_dimensions, smaller
 from legroom.explaining.frames import frames_before, script_of
-from legroom.explaining.killed_texts import SIGKILL_CODES, by_signal
 from legroom.explaining.log import Log, decode
 from legroom.explaining.log_programs import BASELINES, MUCH, grabbing, program_of
-from legroom.explaining.reading import Reading, Recogniser
+from legroom.explaining.readers import SIGKILL_CODES, Reading, by_signal
+from legroom.explaining.texts import texts
 from legroom.model.explanation import Explanation
 from legroom.units import format_size
 
@@ -60,14 +45,6 @@ UNKNOWN = Explanation(
     "unknown", False, "No out-of-memory error recognised in this text."
 )  # fmt: skip
 
-# One entry per family of texts. The order does not matter: what wins is the rank of a reading and, among equals, its
-# place in the log.
-FAMILIES = (
-    numpy_texts, torch_cuda, torch_host, mps_texts, jax_texts, killed_texts, scheduler_texts, ray_texts, worker_texts,
-    system_texts, simulator_texts, engine_texts, checkpoint_texts,
-)  # fmt: skip
-RECOGNISERS: tuple[Recogniser, ...] = tuple(one for family in FAMILIES for one in family.RECOGNISERS)
-
 
 def explain(text: str, exit_code: int | None = None) -> Explanation:
     """Return what the text says ran out; kind `unknown` where it says nothing of the sort.
@@ -76,9 +53,9 @@ def explain(text: str, exit_code: int | None = None) -> Explanation:
         exit_code: how the process ended, where that is known: 137 and -9 mean killed, even without any text.
     """
     log = Log.of(text)
-    readings = [found for recogniser in RECOGNISERS for found in recogniser.readings(log)]
+    readings = [found for one in texts() for found in one.readings(log)]
     if exit_code in SIGKILL_CODES:
-        readings.append(by_signal(len(log.text)))
+        readings.append(by_signal(log, len(log.text)))
     return _complete(log, _choose(readings)) if readings else UNKNOWN
 
 

@@ -1,7 +1,7 @@
 """A Rule: one thing worth knowing about a run or a script, with what, why, an example and the way out.
 
-A rule's file says everything about it: the page of the documentation is made from its texts, and its `look` is the
-whole of its logic. A rule that cannot be sure stays silent: a false alarm is a defect.
+The page of the documentation is made from its texts (`rules.toml` in its room), and its `look` is the whole of its
+logic. A rule that cannot be sure stays silent: a false alarm is a defect.
 """
 
 from collections.abc import Callable, Iterable

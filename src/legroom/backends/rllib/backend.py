@@ -91,9 +91,10 @@ class RllibBackend(Backend):
 
     @property
     def script_rules(self) -> tuple[Rule, ...]:
-        from legroom.backends.rllib.rules import SCRIPT_RULES
+        from legroom.backends.rllib import script_rules
+        from legroom.checking.rule_helpers import rules_in
 
-        return SCRIPT_RULES
+        return rules_in(script_rules)
 
     def follows(self, script: Any) -> bool | None:
         from legroom.backends.rllib.script_calls import follows
