@@ -1,15 +1,11 @@
 """The pictures of the page in the documentation: every view, at three widths, in light and dark.
 
-Called by `python -m bench.ui --pictures`. The rehearsal is a real one, of `docs/files/loop.py`; the training that is
-followed is a real one too.
+Called by `python -m bench.ui --pictures`. The training that is followed is a real one.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,12 +24,11 @@ CARD = "GeForce RTX 4070"
 def take_pictures(folder: Path, to: Path = PICTURES) -> None:
     """Write the pictures of the documentation; what they need is made in `folder`."""
     to.mkdir(parents=True, exist_ok=True)
-    document, runs = _rehearsal(folder), _training(folder)
+    runs = _training(folder)
     with serving("--folder", str(runs)) as server, chromium() as browser:
         for name, (size, scheme, prepare) in {
             "ui-start.png": (DESK, "light", lambda seen: None),
             "ui.png": (DESK, "light", _planned),
-            "ui-result.png": (TABLET, "light", lambda seen: _rehearsed(seen, document)),
             "ui-error.png": (TABLET, "dark", _explained),
             "ui-follow.png": (TABLET, "dark", _followed),
             "ui-phone.png": (PHONE, "dark", _turned),
@@ -44,10 +39,9 @@ def take_pictures(folder: Path, to: Path = PICTURES) -> None:
 def take_all(folder: Path, to: Path) -> None:
     """Write every view at every width in both themes, to be looked at."""
     to.mkdir(parents=True, exist_ok=True)
-    document, runs = _rehearsal(folder), _training(folder)
+    runs = _training(folder)
     views: dict[str, Callable[[Seen], None]] = {
         "start": lambda seen: None, "plan": _planned, "turned": _turned, "error": _explained, "follow": _followed,
-        "result": lambda seen: _rehearsed(seen, document),
     }  # fmt: skip
     with serving("--folder", str(runs)) as server, chromium() as browser:
         for size in (DESK, TABLET, PHONE):
@@ -87,12 +81,6 @@ def _turned(seen: Seen) -> None:
     seen.page.evaluate("document.querySelector('[data-key=\"hyperparams.n_steps\"]').scrollIntoView({block: 'center'})")
 
 
-def _rehearsed(seen: Seen, document: str) -> None:
-    file = {"name": "rehearsal.json", "mimeType": "application/json", "buffer": document.encode()}
-    seen.page.set_input_files("#file", file)
-    seen.page.wait_for_selector("#result-body svg")
-
-
 def _explained(seen: Seen) -> None:
     seen.page.fill("#paste", (FILES / "cuda.txt").read_text())
     seen.page.click("#read")
@@ -102,19 +90,6 @@ def _explained(seen: Seen) -> None:
 def _followed(seen: Seen) -> None:
     seen.page.click("#tab-follow")
     seen.page.wait_for_selector("#follow-body svg")
-
-
-def _rehearsal(folder: Path) -> str:
-    """Return the document of a rehearsal, of a command as a reader would type it."""
-    shutil.copy(FILES / "loop.py", folder)
-    programs = folder / "bin"
-    programs.mkdir()
-    (programs / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    (programs / "python").chmod(0o755)
-    command = [*LEGROOM, "predict", "--gpu", "RTX 4070", "--ram", "16GiB", "--json", "--", "python", "loop.py"]
-    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
-    return done.stdout.replace(f"{folder}/", "")
 
 
 def _training(folder: Path) -> Path:

@@ -1,6 +1,5 @@
 """The terminal: 80 columns are enough, colour only where somebody looks, words that complete themselves."""
 
-import io
 import json
 import os
 import pty
@@ -20,9 +19,6 @@ from tests.cli.in_process import legroom
 from legroom.cli import completion
 from legroom.cli.main import COMMANDS, _build, _params
 from legroom.errors import BadInput
-from legroom.model.progress import Progress
-from legroom.rendering.live import LiveDisplay
-from legroom.rendering.training_display import MemoryGauge, TrainingView
 
 LEGROOM = str(Path(sys.executable).parent / "legroom")
 HEAVY = ("torch", "numpy", "gymnasium", "jax", "rich", "matplotlib")
@@ -110,23 +106,6 @@ def test_arithmetic_answers_at_once_until_the_traced_answer_is_there(tmp_path: P
     first, _, last = shown.partition("by arithmetic")
     assert re.search(r"mine:small: about [\d.]+ \w+ of RAM", first) and "memory by phase" in last
     assert "by arithmetic" not in run("predict", "mine:small", cwd=tmp_path).stdout  # a pipe gets the answer alone
-
-
-def test_the_live_display_respects_no_color_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.setenv("TERM", "xterm-256color")
-    coloured = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-7]|9[0-7]|38|48)[;m]")
-    drawn = {}
-    for value in ("", "1"):
-        monkeypatch.setenv("NO_COLOR", value)
-        stream = Terminal()
-        with LiveDisplay(TrainingView("mine", 1000, host=MemoryGauge("host"), gpu=None), stream) as display:
-            display.progress(Progress(500, 1000, 2, "update", 100.0, 1.0, 10.0, 5.0))
-        drawn[value] = stream.getvalue()
-    assert coloured.search(drawn[""]) and not coloured.search(drawn["1"])
 
 
 def completed(*words: str) -> list[str]:

@@ -38,8 +38,8 @@ def test_an_error_is_explained(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "name", "said"),
-    [("hello", "", "no script, run file, rehearsal"), ("", "", "is empty"), ("def", "a.py", "a.py:1: "),
-     ("import torch\ntorch.zeros(3)\n", "", "legroom predict --json -- python train.py"),
+    [("hello", "", "no script, run file or"), ("", "", "is empty"), ("def", "a.py", "a.py:1: "),
+     ("import torch\ntorch.zeros(3)\n", "", "legroom predict -- python train.py"),
      ("algo: [", "run.yaml", "run.yaml:2: not valid YAML")],
 )  # fmt: skip
 def test_what_is_none_of_them_is_refused_with_the_way_out(text: str, name: str, said: str) -> None:

@@ -14,7 +14,7 @@ from legroom.cli.help import BUDGET, CLUSTER, OUTPUT, rarely
 from legroom.cli.overrides import split_settings
 from legroom.cli.trusting import Trust, command_to_resume
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
-from legroom.rendering.console import say, status
+from legroom.rendering.console import LINES, complain, say, status
 from legroom.rendering.sweep_text import SweepLine, sweep_document
 from legroom.sweeping.grid import parse_parameters
 from legroom.sweeping.sweep_grid import SweepTask, sweep_grid
@@ -99,17 +99,16 @@ def run(
     task = SweepTask(
         target, parameters, base, like, timesteps, out, metric, best, cluster, concurrent, budget, resume, trust
     )
-    line = SweepLine()
     nothing: Any = lambda _: None  # noqa: E731 (JSON is printed at the end, and nothing else)
-    begin, show = (nothing, nothing) if json else (line.say, line)
+    begin, show = (nothing, nothing) if json else (complain, SweepLine())
     try:
-        ended, stopped = sweep_grid(task, working=partial(status, show=not json), begin=begin, show=show, say=line.say)
+        ended, stopped = sweep_grid(task, working=partial(status, show=not json), begin=begin, show=show, say=complain)
     except TooLarge as large:
-        line.say(_too_large(large))
+        complain(_too_large(large))
         return EXIT_FINDINGS
     finally:
-        line.clear()
-    _tell(ended.to_json(), out, line, json=json)
+        LINES.draw(())
+    _tell(ended.to_json(), out, json=json)
     if stopped:
         return EXIT_INTERRUPTED
     return EXIT_GOOD if any(r.status == "finished" for r in ended.results) else EXIT_TRAINING_FAILED
@@ -121,7 +120,7 @@ def _too_large(large: TooLarge) -> str:
     return f"{need}, the largest node declares {format_size(large.most)} (legroom fit makes it smaller)"
 
 
-def _tell(data: dict[str, Any], out: Path, line: SweepLine, *, json: bool) -> None:
+def _tell(data: dict[str, Any], out: Path, *, json: bool) -> None:
     """Print what came of it, with the command that goes on where a trial did not finish."""
     again = "" if all(trial["status"] == "finished" for trial in data["trials"]) else command_to_resume(out)
     if not json:
@@ -129,4 +128,4 @@ def _tell(data: dict[str, Any], out: Path, line: SweepLine, *, json: bool) -> No
         return
     say(dumps(data, indent=2))
     if again:
-        line.say(f"continue with: {again}")
+        complain(f"continue with: {again}")

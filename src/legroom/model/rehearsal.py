@@ -20,11 +20,7 @@ PHASES = ("forward", "backward", "optimizer step")
 
 @dataclass(frozen=True)
 class SourceLine:
-    """Bytes of one role that a line of the user's source holds on the card; `module` where one was running.
-
-    Args:
-        source: the line's own text; None: it is in the file.
-    """
+    """Bytes of one role that a line of the user's source holds on the card; `module` where one was running."""
 
     file: str
     line: int
@@ -32,7 +28,6 @@ class SourceLine:
     function: str = ""
     module: str = ""
     role: str = ""
-    source: str | None = None
 
 
 @dataclass(frozen=True)

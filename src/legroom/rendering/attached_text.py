@@ -15,7 +15,6 @@ from legroom.model.trace import Watched
 from legroom.rendering.console import document
 from legroom.rendering.document import Document, Note, Part, Section, Table, verdict
 from legroom.rendering.item_text import peak_data
-from legroom.rendering.prediction_text import footprint_data
 from legroom.rendering.program_text import needs_text, not_reached_text, program_data, verdict_line
 from legroom.rendering.watch_text import watched_document
 from legroom.units import format_size
@@ -25,17 +24,15 @@ PLAIN, TRAIN = "as it is", "train"
 
 def attached_plan_json(plan: ProgramPlan, command: Sequence[str]) -> str:
     """Return the plan as JSON, with the document of `predict` for what fits, else for the program as it is."""
-    chosen = plan.best or plan.plain
-    seen = chosen.prediction
-    data = footprint_data(seen.footprint, seen.budget, fits=seen.fits, free=seen.footprint)
+    best = plan.best
     return document({
         "fits": plan.fits,
-        "with": list(chosen.effective) if plan.best is not None else None,
-        "price": plan.best.price if plan.best is not None else None,
-        "command": train_command(plan.best, command) if plan.best is not None else None,
-        "attach": attach_line(plan.best) if plan.best is not None else None,
+        "with": None if best is None else list(best.effective),
+        "price": None if best is None else best.price,
+        "command": None if best is None else train_command(best, command),
+        "attach": None if best is None else attach_line(best),
         "tried": [_tried_data(one) for one in plan.tried],
-        "runs": [data | {"program": program_data(seen)}],
+        "runs": [program_data((best or plan.plain).prediction)],
     })  # fmt: skip
 
 

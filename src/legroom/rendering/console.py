@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from json import dumps
 from shutil import get_terminal_size
-from typing import Any
+from typing import Any, TextIO
 
 from legroom.rendering.document import Document, Part
-from legroom.rendering.layout import draw
+from legroom.rendering.layout import draw, wrap
 from legroom.rendering.printable import printable
 
 JSON_VERSION = 1  # of every document that a command prints or writes
 PLAIN_WIDTH = 100  # into a file or a pipe, where there is no terminal to ask
+DRAW_EVERY_S = 0.25
 
 
 def say(result: str | Document | Iterable[Part], *, aside: bool = False) -> None:
@@ -40,25 +43,87 @@ def document(data: Mapping[str, Any]) -> str:
     return dumps({"legroom": JSON_VERSION, **data}, indent=2)
 
 
+class LiveLines:
+    """Lines that stay in their place at the bottom of a terminal; what is said goes above them.
+
+    Showing is never worth the work that is shown: a reader that went away or a character that cannot be written is
+    ignored.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream, self._lock = stream, threading.RLock()  # memory is sampled in a thread of its own
+        self._drawn = ""
+
+    @property
+    def stream(self) -> TextIO:
+        return self._stream or sys.stderr
+
+    @property
+    def width(self) -> int:
+        """Letters of a line that is drawn: one less than there are, so that the cursor stays on it."""
+        return max(get_terminal_size().columns - 1, 20)
+
+    def draw(self, lines: Sequence[str]) -> None:
+        """Draw these in place of the last ones; without any, those are wiped."""
+        with self._lock:
+            wipe, self._drawn = self._wipe(), "\n".join(lines)
+            self._write(wipe + self._drawn)
+
+    def say(self, text: str) -> None:
+        """Write a line that stays."""
+        with self._lock:
+            self._write(f"{self._wipe()}{printable(text)}\n{self._drawn}")
+
+    def keep(self) -> None:
+        """Leave what is drawn where it is."""
+        with self._lock:
+            self._write("\n" if self._drawn else "")
+            self._drawn = ""
+
+    def _wipe(self) -> str:
+        up = "\x1b[1A" * self._drawn.count("\n")
+        return f"\r{up}\x1b[J" if self._drawn else ""
+
+    def _write(self, text: str) -> None:
+        encoding = self.stream.encoding or "utf-8"
+        with suppress(OSError, ValueError):
+            self.stream.write(text.encode(encoding, "replace").decode(encoding))
+            self.stream.flush()
+
+
+LINES = LiveLines()
+
+
 def complain(line: str) -> None:
     """Write a line for the user to standard error."""
-    sys.stderr.write(f"legroom: {printable(line)}\n")
-    sys.stderr.flush()
+    LINES.say(f"legroom: {line}")
 
 
 @contextmanager
 def status(text: str, *, show: bool) -> Iterator[Callable[[str], None]]:
-    """Show that something is being worked on, on standard error and only on a terminal.
+    """Show that something is being worked on and for how long, on standard error and only on a terminal.
 
     Yields a function that says what is being worked on from then on.
     """
     if not (show and sys.stderr.isatty()):
         yield lambda text: None
         return
-    from rich.console import Console  # only here: see rendering.layout
+    now, began, over = [text], time.monotonic(), threading.Event()
 
-    with Console(stderr=True).status(printable(text)) as shown:
-        yield lambda text: shown.update(printable(text))
+    def draw_again() -> None:
+        while True:
+            LINES.draw(wrap(f"{printable(now[-1])} ({time.monotonic() - began:.0f} s)", LINES.width))
+            if over.wait(DRAW_EVERY_S):
+                return
+
+    drawing = threading.Thread(target=draw_again, daemon=True)
+    drawing.start()
+    try:
+        yield now.append
+    finally:
+        over.set()
+        drawing.join()
+        LINES.draw(())
 
 
 def told(shown: Callable[[str], None]) -> Callable[[str], None]:

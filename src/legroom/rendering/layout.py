@@ -1,7 +1,6 @@
 """Text for the terminal: a document's notes and tables, fitted to the width there is.
 
-rich does far more, and takes 60 ms to import, which is half of what `legroom predict` takes altogether; it draws what
-moves (progress, live displays), this draws what is printed once.
+rich does far more, and takes 60 ms to import, which is half of what `legroom predict` takes altogether.
 
 Columns are as wide as they want to be, and squeezed where that does not fit. What costs the reader least comes first:
 long texts wrap; then names and titles wrap at their words; then columns that a table can spare are left out; then gaps

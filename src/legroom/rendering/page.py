@@ -218,7 +218,7 @@ def table_html(table: Table) -> str:
     top = f"<thead><tr>{''.join(titles)}</tr></thead>" if any(table.header) else ""
     rows = (_row(row, kinds) for row in table.rows)
     stacking = ' class="stacking"' if ' class="long"' in kinds else ""
-    return f'<div class="wide"><table{stacking}>{top}<tbody>{"".join(rows)}</tbody></table></div>'
+    return f'<div class="wide" tabindex="0"><table{stacking}>{top}<tbody>{"".join(rows)}</tbody></table></div>'
 
 
 def _column(table: Table, i: int) -> str:

@@ -11,7 +11,6 @@ from legroom.model.verdict import Budget
 from legroom.rendering.console import document
 from legroom.rendering.document import Curves, Document, Limit, Note, Part, Section, Table, verdict
 from legroom.rendering.item_text import peak_data
-from legroom.rendering.prediction_text import footprint_data
 from legroom.rendering.program_text import first_line, needs_text, not_reached_text, program_data
 from legroom.units import format_size
 
@@ -22,7 +21,6 @@ BAR = 24  # characters of a full budget
 def search_json(found: ParamSearch) -> str:
     """Return the search as JSON: the values found, every trial, and the document of `predict` for what was found."""
     best = found.best
-    runs = [] if best is None else [_run_data(best)]
     return document({
         "fits": found.fits,
         "params": None if best is None else dict(best.params),
@@ -30,14 +28,8 @@ def search_json(found: ParamSearch) -> str:
         "why": found.why,
         "trials": [_trial_data(trial) for trial in found.trials],
         "frontier": [dict(trial.params) for trial in found.frontier],
-        "runs": runs,
+        "runs": [] if best is None else [program_data(best.prediction)],
     })  # fmt: skip
-
-
-def _run_data(trial: Trial) -> dict[str, Any]:
-    seen = trial.prediction
-    data = footprint_data(seen.footprint, seen.budget, fits=seen.fits, free=seen.footprint)
-    return data | {"program": program_data(seen)}
 
 
 def _trial_data(trial: Trial) -> dict[str, Any]:

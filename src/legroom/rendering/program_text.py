@@ -33,12 +33,17 @@ _FOOTER = f"The program was run on a simulated GPU; nothing was trained. Written
 
 def program_json(prediction: ProgramPrediction, **more: Any) -> str:
     """Return the document of `predict`, with what the rehearsal saw under `program`, and keys beside them."""
-    data = footprint_data(prediction.footprint, prediction.budget, fits=prediction.fits, free=prediction.footprint)
-    return document({"runs": [data | {"program": program_data(prediction)} | more]})
+    return document({"runs": [program_data(prediction) | more]})
 
 
 def program_data(prediction: ProgramPrediction) -> dict[str, Any]:
-    """Return what a document says of the rehearsal itself."""
+    """What a document says of a program: what `predict` says of a run, and what the rehearsal saw."""
+    footprint = prediction.footprint
+    data = footprint_data(footprint, prediction.budget, fits=prediction.fits, free=footprint)
+    return data | {"program": _rehearsal_data(prediction)}
+
+
+def _rehearsal_data(prediction: ProgramPrediction) -> dict[str, Any]:
     seen = prediction.rehearsal
     place = stopped_at(seen)
     return {
@@ -64,7 +69,7 @@ def program_data(prediction: ProgramPrediction) -> dict[str, Any]:
         "leaks": [{"file": leak.file, "line": leak.line, "nbytes": leak.nbytes} for leak in seen.leaks],
         "ways": list(prediction.ways),
         "host": host_data(seen),
-        "same_run": _same_run_data(seen),
+        "same_run": run_data(seen.same_runs[0].run) if len(seen.same_runs) == 1 else None,
     }
 
 
@@ -85,7 +90,7 @@ def _card_data(seen: Rehearsal) -> dict[str, Any] | None:
 
 def _line_data(line: SourceLine) -> dict[str, Any]:
     about = {key: getattr(line, key) for key in ("file", "line", "nbytes", "module", "role")}
-    return about | {"source": source_of(line)[:LONGEST_SOURCE]}
+    return about | {"source": source_text(line.file, line.line)[:LONGEST_SOURCE]}
 
 
 def _thinned(rows: Sequence[Any], most: int) -> list[Any]:
@@ -99,13 +104,8 @@ def _thinned(rows: Sequence[Any], most: int) -> list[Any]:
 
 def host_data(seen: Rehearsal) -> dict[str, Any]:
     """Return what a document says of host memory over time: now, and which buffers fill or grow, where and when."""
-    filling = [
-        {
-            "file": one.file, "line": one.line, "what": one.what, "nbytes": one.nbytes, "touched": one.touched,
-            "seconds": one.seconds, "steps": one.steps,
-        }
-        for one in seen.host.filling
-    ]  # fmt: skip
+    keys = ("file", "line", "what", "nbytes", "touched", "seconds", "steps")
+    filling = [{key: getattr(one, key) for key in keys} for one in seen.host.filling]
     known = [one for one in filling if one["seconds"] is not None]
     last = max(known, key=lambda one: one["seconds"] or 0.0, default=None)
     return {
@@ -114,10 +114,6 @@ def host_data(seen: Rehearsal) -> dict[str, Any]:
         "filling": filling,
         "growing": [asdict(one) for one in seen.host.endless],
     }
-
-
-def _same_run_data(seen: Rehearsal) -> dict[str, Any] | None:
-    return run_data(seen.same_runs[0].run) if len(seen.same_runs) == 1 else None
 
 
 def stopped_at(seen: Rehearsal) -> tuple[str, int] | None:
@@ -133,13 +129,10 @@ def stopped_at(seen: Rehearsal) -> tuple[str, int] | None:
 
 def by_line(seen: Rehearsal) -> list[SourceLine]:
     """Return what each line of the program holds on the GPU at the peak, the modules that ran there together."""
-    sums: dict[tuple[str, int], int] = {}
-    sources: dict[tuple[str, int], str | None] = {}
+    sums: Counter[tuple[str, int]] = Counter()
     for line in seen.card.lines if seen.card is not None else ():
-        sums[line.file, line.line] = sums.get((line.file, line.line), 0) + line.nbytes
-        sources[line.file, line.line] = line.source
-    largest_first = sorted(sums.items(), key=lambda item: -item[1])
-    return [SourceLine(*place, nbytes, source=sources[place]) for place, nbytes in largest_first]
+        sums[line.file, line.line] += line.nbytes
+    return [SourceLine(*place, nbytes) for place, nbytes in sums.most_common()]
 
 
 class _Shown(NamedTuple):
@@ -355,7 +348,7 @@ def line_table(seen: Rehearsal, shown: _Shown) -> Table:
     large = [line for line in lines[: shown.lines] if line.nbytes >= shown.share * whole]
     for line in large:
         share = f"{line.nbytes / whole:.0%}"
-        table.add(place_text(line.file, line.line), format_size(line.nbytes), share, source_of(line))
+        table.add(place_text(line.file, line.line), format_size(line.nbytes), share, source_text(line.file, line.line))
     if rest := lines[len(large) :]:
         nbytes = sum(line.nbytes for line in rest)
         share = f"{nbytes / whole:.0%}" if nbytes >= whole / 200 else ""
@@ -396,11 +389,6 @@ def place_text(file: str, line: int) -> str:
         return f"{file.rpartition('/site-packages/')[2]}:{line} (library)"
     near = os.path.relpath(file) if Path(file).is_absolute() else file
     return f"{file if near.startswith('..') else near}:{line}"
-
-
-def source_of(line: SourceLine) -> str:
-    """Return the text of a line: as it came along, else as it stands in its file."""
-    return source_text(line.file, line.line) if line.source is None else line.source
 
 
 def source_text(file: str, line: int) -> str:

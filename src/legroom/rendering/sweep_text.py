@@ -6,8 +6,8 @@ import sys
 import time
 from typing import Any
 
+from legroom.rendering.console import LINES
 from legroom.rendering.document import Document, Note, Part, Section, Table, verdict
-from legroom.rendering.printable import printable
 from legroom.rendering.time_left import duration_text, number_text
 from legroom.sweeping.trial import SweepView
 from legroom.units import format_size
@@ -16,35 +16,18 @@ LINE_EVERY_S = 10.0
 
 
 class SweepLine:
-    """Writes a line that stays in its place on a terminal, and one now and then elsewhere."""
+    """A line that stays in its place on a terminal, and one now and then elsewhere."""
 
     def __init__(self) -> None:
-        self._moves, self._due, self._last, self._drawn = sys.stderr.isatty(), 0.0, "", False
+        self._due, self._last = 0.0, ""
 
     def __call__(self, view: SweepView) -> None:
-        text = printable(glance_text(view))
-        if self._moves:
-            self._write(f"\r\x1b[2K{text}")
-            self._drawn = True
+        text = glance_text(view)
+        if sys.stderr.isatty():
+            LINES.draw([text[: LINES.width]])
         elif text != self._last and time.monotonic() >= self._due:
             self._due, self._last = time.monotonic() + LINE_EVERY_S, text
-            self._write(f"{text}\n")
-
-    def say(self, line: str) -> None:
-        self.clear()
-        self._write(f"legroom: {printable(line)}\n")
-
-    def clear(self) -> None:
-        if self._drawn:
-            self._write("\r\x1b[2K")
-            self._drawn = False
-
-    def _write(self, text: str) -> None:
-        try:
-            sys.stderr.write(text)
-            sys.stderr.flush()
-        except OSError:  # nobody reads it any more: no reason to end a sweep
-            self._moves = False
+            LINES.say(text)
 
 
 def glance_text(view: SweepView) -> str:

@@ -1,20 +1,23 @@
 """A training as it runs: a live display on a terminal, plain lines everywhere else.
 
 Both show the same figures (`TrainingView`): steps, speed, reward, time left, and memory against its predicted peak and
-its limit. Showing is never worth a training: a reader that went away or a character that cannot be written is ignored.
+its limit.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, Self, TextIO
+from typing import Literal, Self, TextIO
 
 from legroom.model.footprint import Peak
 from legroom.model.progress import MemorySample, Progress, finite
+from legroom.rendering.console import DRAW_EVERY_S, LiveLines
+from legroom.rendering.layout import paint
 from legroom.rendering.printable import printable
 from legroom.rendering.time_left import Pace, duration_text, number_text
 from legroom.units import format_size
@@ -23,6 +26,10 @@ LINE_EVERY_S = 10.0
 SLOWEST_LINE_S = 60.0  # between two lines of a training that runs for hours, or stands in a long update
 SOON_S = 1.0  # between two lines that a new phase asks for
 PRESSURE_SHOWN = 0.05  # of the time that everything waits for memory
+LABEL, NARROWEST_BAR, WIDEST = 7, 10, 130  # letters of the picture
+NEAR_ENOUGH = 0.25  # of the limit: a smaller prediction gets a bar of its own scale
+HEADROOM = 1.25
+_LEVELS = {"good": "green", "warning": "yellow", "danger": "bold red"}
 NEAR_LIMIT, AT_LIMIT = 0.85, 0.95  # shares of the limit from which memory is shown as a warning, as a danger
 
 
@@ -68,9 +75,7 @@ class TrainingView:
         self.pace = Pace()
         self.now: Progress | None = None
         self.reward: float | None = None
-        self.episode_length: float | None = None
         self.pressure = 0.0
-        self.rewards: list[tuple[int, float]] = []  # by step, for a curve of a few characters
 
     def progress(self, progress: Progress) -> None:
         """Take a message; a reward once known stays until there is another."""
@@ -79,12 +84,7 @@ class TrainingView:
         self.pace.add(progress)
         self.now = progress
         self.total = progress.total or self.total
-        self.episode_length = finite(progress.episode_length_mean) or self.episode_length
         reward = finite(progress.reward_mean)
-        if reward is not None and (not self.rewards or self.rewards[-1][0] < progress.timesteps):
-            self.rewards.append((progress.timesteps, reward))
-            if len(self.rewards) > 1000:
-                del self.rewards[1:-1:2]
         self.reward = self.reward if reward is None else reward
 
     def memory(self, sample: MemorySample) -> None:
@@ -123,23 +123,6 @@ class TrainingView:
         return "" if not rate or rate < 0 else f"{rate:,.0f} steps/s" if rate >= 10 else f"{rate:.2g} steps/s"
 
 
-class Display(Protocol):
-    """What the training loop talks to; used as a context manager."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *exc: object) -> None: ...
-
-    def progress(self, progress: Progress) -> None:
-        """Show how far the training is."""
-
-    def memory(self, sample: MemorySample) -> None:
-        """Show what memory it has."""
-
-    def say(self, line: str) -> None:
-        """Write a line that stays."""
-
-
 def display_for(
     stream: TextIO,
     run_name: str,
@@ -150,8 +133,8 @@ def display_for(
     gpu_predicted: Peak | None = None,
     gpu_limit: int | None = None,
     environ: Mapping[str, str] = os.environ,
-) -> Display:
-    """Return a live display where the stream is a terminal that can show one, else one of plain lines."""
+) -> TrainingDisplay:
+    """The display of a training: live where the stream is a terminal that can show it, else of plain lines."""
     gpu = MemoryGauge("GPU", gpu_predicted, gpu_limit)
     view = TrainingView(
         run_name,
@@ -159,11 +142,7 @@ def display_for(
         host=MemoryGauge("host", host_predicted, host_limit),
         gpu=None if gpu_predicted is None else gpu,
     )
-    if not _can_be_live(stream, environ):
-        return PlainDisplay(view, stream)
-    from legroom.rendering.live import LiveDisplay  # importing rich takes 60 ms
-
-    return LiveDisplay(view, stream)
+    return TrainingDisplay(view, stream, live=_can_be_live(stream, environ))
 
 
 def _can_be_live(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -172,15 +151,15 @@ def _can_be_live(stream: TextIO, environ: Mapping[str, str]) -> bool:
     return (stream.encoding or "").lower().replace("-", "") == "utf8"  # the bars are no ASCII
 
 
-class PlainDisplay:
-    """Lines into a file or a pipe: one soon, one at every phase that is new, then one now and then."""
+class TrainingDisplay:
+    """A picture that moves, the last of which stays; or lines: one soon, one at every new phase, then now and then."""
 
-    def __init__(self, view: TrainingView, stream: TextIO) -> None:
-        self.view = view
-        self._stream, self._clock, self._began = stream, view.clock, view.clock()
+    def __init__(self, view: TrainingView, stream: TextIO, *, live: bool = False) -> None:
+        self.view, self.live = view, live
+        self._lines, self._clock, self._began = LiveLines(stream), view.clock, view.clock()
         self._lock = threading.Lock()  # memory is sampled in a thread of its own
         self._seen: set[str] = set()
-        self._said_at = 0.0
+        self._said_at = 0.0 if not live else -math.inf
         self._said: Progress | None = None
 
     def __enter__(self) -> Self:
@@ -188,25 +167,40 @@ class PlainDisplay:
 
     def __exit__(self, *exc: object) -> None:
         with self._lock:
-            if self.view.now is not None and self.view.now is not self._said:
+            if self.live:
+                self._draw()
+                self._lines.keep()
+            elif self.view.now is not None and self.view.now is not self._said:
                 self._say_progress()
 
     def progress(self, progress: Progress) -> None:
         with self._lock:
             self.view.progress(progress)
-            if self._is_time(progress):
+            if self.live:
+                self._draw_soon()
+            elif self._is_time(progress):
                 self._say_progress()
 
     def memory(self, sample: MemorySample) -> None:
         with self._lock:
             self.view.memory(sample)
             # A long update says nothing for itself: show that it is alive.
-            if self._said is not None and self._clock() - self._said_at >= SLOWEST_LINE_S:
+            if self.live:
+                self._draw_soon()
+            elif self._said is not None and self._clock() - self._said_at >= SLOWEST_LINE_S:
                 self._say_progress()
 
     def say(self, line: str) -> None:
-        with self._lock:
-            self._write(line)
+        """Write a line that stays."""
+        self._lines.say(line)
+
+    def _draw_soon(self) -> None:
+        if self._clock() - self._said_at >= DRAW_EVERY_S:
+            self._draw()
+
+    def _draw(self) -> None:
+        self._said_at = self._clock()
+        self._lines.draw(picture(self.view, self._lines.width))
 
     def _is_time(self, progress: Progress) -> bool:
         now = self._clock()
@@ -220,17 +214,9 @@ class PlainDisplay:
         now = self.view.now
         if now is None:
             return
-        self._write(progress_line(self.view))
+        self._lines.say(progress_line(self.view))
         self._said, self._said_at = now, self._clock()
         self._seen.add(now.phase)
-
-    def _write(self, line: str) -> None:
-        encoding = self._stream.encoding or "utf-8"
-        try:
-            self._stream.write(printable(line).encode(encoding, "replace").decode(encoding) + "\n")
-            self._stream.flush()
-        except (OSError, ValueError):  # nobody reads it any more
-            pass
 
 
 def progress_line(view: TrainingView) -> str:
@@ -252,3 +238,51 @@ def memory_text(gauge: MemoryGauge) -> str:
     against = [f"predicted {format_size(gauge.predicted.nbytes)}"] if gauge.predicted is not None else []
     against += [f"limit {format_size(gauge.limit)}"] if gauge.limit is not None else []
     return f"{gauge.name} {format_size(gauge.nbytes or 0)}" + (f" ({', '.join(against)})" if against else "")
+
+
+def picture(view: TrainingView, width: int) -> list[str]:
+    """The lines of the live display, none wider than `width`: what goes on, steps, and memory, the latter with bars."""
+    width, now = min(width, WIDEST), view.now
+    gauges = [gauge for gauge in (view.host, view.gpu) if gauge is not None and gauge.nbytes is not None]
+    share = min(now.timesteps / view.total, 1.0) if now is not None and view.total > 0 else 0.0
+    steps = f"{now.timesteps if now else 0:,} / {view.total:,}  {int(100 * share)} %  {view.speed}".rstrip()
+    texts = [steps, *(memory_text(gauge) for gauge in gauges)]
+    bar = max(width - LABEL - 2 - max(map(len, texts)), NARROWEST_BAR)
+    bars = [("━" * int(share * bar)).ljust(bar, "─"), *(gauge_bar(gauge, bar) for gauge in gauges)]
+    styles = ["cyan", *(_LEVELS[gauge.level] for gauge in gauges)]
+    lines = [paint(_headline(view)[:width], "bold")]
+    for name, drawn, style, text in zip(("steps", *(one.name for one in gauges)), bars, styles, texts, strict=True):
+        shown = text.removeprefix(f"{name} ")[: width - LABEL - 2 - bar]
+        lines.append(f"{name.ljust(LABEL)}{paint(drawn, style)}  {shown}".rstrip())
+    return lines
+
+
+def _headline(view: TrainingView) -> str:
+    now = view.now
+    parts = [view.run_name, "starting" if now is None else now.phase]
+    if now is not None:
+        parts.append(f"iteration {now.iteration:,}" if now.iteration else "")
+        parts.append(f"reward {number_text(view.reward)}" if view.reward is not None else "")
+        left = view.time_left or ("…" if now.timesteps < view.total else "")
+        parts += [f"ETA {left}" if left else "", f"{duration_text(view.elapsed_s)} gone", view.waiting]
+    return printable("   ".join(part for part in parts if part))
+
+
+def gauge_bar(gauge: MemoryGauge, width: int) -> str:
+    """What is used, lighter up to the peak so far, with a mark at the predicted peak."""
+    scale = scale_of(gauge)
+    used, peak = (round(min(nbytes / scale, 1.0) * width) for nbytes in (gauge.nbytes or 0, gauge.peak))
+    cells = ["█"] * used + ["░"] * (peak - used) + ["─"] * (width - peak)
+    if gauge.predicted is not None:
+        cells[min(int(gauge.predicted.nbytes / scale * width), width - 1)] = "┃"
+    return "".join(cells)
+
+
+def scale_of(gauge: MemoryGauge) -> int:
+    """Bytes at the end of a gauge's bar: the limit where the prediction comes anywhere near it, else a little more
+    than the prediction, because a bar that ends at 64 GiB shows nothing of a run that takes one.
+    """
+    expected = max(gauge.predicted.high if gauge.predicted else 0, gauge.peak, 1)
+    if gauge.limit is not None and (gauge.predicted is None or expected >= NEAR_ENOUGH * gauge.limit):
+        return max(gauge.limit, gauge.peak)
+    return int(expected * HEADROOM)

@@ -24,7 +24,6 @@ from legroom.reading import read
 from legroom.reading.reading_budget import MOST_BYTES, bounded_reading, end_by_timer
 from legroom.rendering.explanation_text import explanation_document
 from legroom.rendering.page import body as body_of
-from legroom.rendering.program_text import program_document
 from legroom.rendering.run_file import run_file
 from legroom.serving import planning
 from legroom.serving.choices import choices, chosen_run, with_spaces
@@ -88,9 +87,6 @@ def _read(body: bytes, query: Query, here: Here) -> tuple[str, str]:
     if not isinstance(name, str) or not isinstance(text, str) or len(name) > LONGEST_NAME:
         raise BadInput("a file has a name and a text", hint='{"name": "run.yaml", "text": "algo: PPO …"}')
     found = recognise(text, name.replace("\\", "/").rpartition("/")[2])
-    if found.rehearsal is not None:
-        drawn = body_of(program_document(found.rehearsal, everything=True), level=3)
-        return JSON, _text({"rehearsal": drawn, "title": found.rehearsal.footprint.name})
     if found.explanation is not None:
         return JSON, _text({"explanation": body_of(explanation_document(found.explanation), level=3)})
     return JSON, _text({"runs": [shown(run, unknown) for run, unknown in found.runs]})

@@ -1,4 +1,4 @@
-"""What a text that was pasted or dropped is: a rehearsal's result, a script, a run file, or the log of a failure.
+"""What a text that was pasted or dropped is: a script, a run file, or the log of a failure.
 
 A file is taken by its name; a pasted text has none, so its content decides. Nothing of it is executed or imported, and
 no file that it names is read.
@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import Any
 
 from legroom.errors import BadInput
 from legroom.explaining.explain import explain
 from legroom.model.explanation import Explanation
-from legroom.model.rehearsal import ProgramPrediction
 from legroom.model.run import Run
 from legroom.reading import read_given, script_given
 from legroom.reading.user_files import decode
-from legroom.rendering.program_document import is_rehearsal, prediction_from
-from legroom.serving.questions import parse_json
 
 CONFIGS = (".yaml", ".yml", ".json")
 PASTED = {"python": "train.py", "config": "run.yaml"}
-REHEARSE = "any PyTorch program: legroom predict --json -- python train.py > rehearsal.json, then drop that file here"
+REHEARSE = "any PyTorch program: legroom predict -- python train.py"
 
 
 @dataclass(frozen=True)
@@ -30,7 +26,6 @@ class Recognised:
     """One of these; of a run also the settings that its script does not tell."""
 
     runs: tuple[tuple[Run, list[str]], ...] = ()
-    rehearsal: ProgramPrediction | None = None
     explanation: Explanation | None = None
 
 
@@ -45,8 +40,6 @@ def recognise(text: str, name: str = "") -> Recognised:
     """
     text = decode(text.encode("utf-8", "replace"), name or "the text")
     suffix = name.lower()[name.rfind(".") :] if "." in name else ""
-    if (suffix == ".json" or text.lstrip().startswith("{")) and is_rehearsal(data := _json(text, suffix)):
-        return Recognised(rehearsal=prediction_from(data))
     if suffix == ".py" or (suffix not in CONFIGS and _is_script(text)):
         return Recognised(runs=_script(text, name or PASTED["python"]))
     if suffix in CONFIGS:
@@ -57,18 +50,9 @@ def recognise(text: str, name: str = "") -> Recognised:
     if _is_mapping(text):
         return Recognised(runs=_config(text, PASTED["config"]))
     raise BadInput(
-        "no script, run file, rehearsal or out-of-memory error recognised",
+        "no script, run file or out-of-memory error recognised",
         hint="paste the whole file, or the whole error with its traceback",
     )
-
-
-def _json(text: str, suffix: str) -> Any:
-    try:
-        return parse_json(text.encode("utf-8", "replace"))
-    except BadInput:
-        if suffix == ".json":
-            raise
-        return None  # YAML may begin with a brace too
 
 
 def _is_script(text: str) -> bool:

@@ -16,14 +16,15 @@ from contextlib import suppress
 from signal import SIGKILL
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from legroom.errors import BadInput
-from legroom.model.footprint import Footprint
+from legroom.model.footprint import Footprint, Item
 from legroom.model.run import Run
 from legroom.orphan import END_WITH_PARENT
 from legroom.rendering.document import Bars, Part, Section
 from legroom.rendering.item_text import WHERES, bar_of, peak_text
 from legroom.rendering.page import parts_html
-from legroom.rendering.program_document import items_of
 from legroom.serving.controls import control_by_key
 from legroom.serving.drawing import card_limits, host_limits
 from legroom.serving.questions import Place as Where
@@ -96,7 +97,8 @@ def _answered(out: bytes, err: bytes, code: int | None, seconds: float, where: W
         return {"state": "failed", "text": f"Not traced: {'; '.join(told['notes'])[:400]}."}
     if told.get("unknown"):
         return {"state": "failed", "text": f"Tracing failed: {'; '.join(told['unknown'])[:400]}."}
-    footprint = Footprint(told["name"], items_of(told), told["device"])
+    items = TypeAdapter(tuple[Item, ...]).validate_json(json.dumps(told["items"]), strict=True)
+    footprint = Footprint(told["name"], items, told["device"])
     peaks = [f"host {peak_text(footprint.host)}", *([f"GPU {peak_text(footprint.gpu)}"] if footprint.gpu else [])]
     shown: list[Part] = []
     for place in WHERES:

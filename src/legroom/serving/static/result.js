@@ -1,4 +1,4 @@
-// A result that is no run to be turned: a rehearsed program with its timeline and its lines, or an explained error.
+// A result that is no run to be turned: an explained error.
 import { ask, byId } from "./dom.js";
 import { opened, squeezed } from "./link.js";
 import { offerPicture } from "./picture.js";
@@ -7,9 +7,9 @@ const LONGEST_LINK = 60_000;  // letters; browsers take more, what people send i
 let shown = null;
 
 export function showResult(found, name, text) {
-  shown = { name, text, title: found.title || "An error, explained" };
-  byId("result-head").textContent = found.rehearsal ? `${shown.title}: a rehearsal` : shown.title;
-  byId("result-body").innerHTML = found.rehearsal || found.explanation;  // drawn by the server, from escaped text
+  shown = { name, text, title: "An error, explained" };
+  byId("result-head").textContent = shown.title;
+  byId("result-body").innerHTML = found.explanation;  // drawn by the server, from escaped text
   byId("result-told").textContent = "";
 }
 
