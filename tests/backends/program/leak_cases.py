@@ -35,6 +35,13 @@ for step in range(16):
     learn(loss, retain_graph=True)
     total += loss  # held
 """,
+    "a snapshot now and then": """
+snapshots = []
+for step in range(5000):
+    learn(net(batch()).mean())
+    if step in (15, 4000):
+        snapshots.append([p.detach().clone() for p in net.parameters()])  # held
+""",
     "a cache in a module": """
 class Caching(nn.Module):
     def __init__(self):
@@ -130,6 +137,13 @@ for epoch in range(4):
         learn(loss)
         losses.append(loss.detach())
     print(torch.stack(losses).mean().item())
+""",
+    "the best so far": """
+best = None
+for step in range(24):
+    learn(net(batch()).mean())
+    if step == 15:
+        best = [p.detach().clone() for p in net.parameters()]
 """,
     "a queue of fixed length": """
 recent = collections.deque(maxlen=4)

@@ -107,6 +107,15 @@ def test_a_program_that_goes_on_with_less_and_trains_is_not_said_to_have_run_out
 
 
 @on_linux
+def test_of_host_memory_alone_a_program_that_ends_without_a_step_has_shown_all_that_it_takes(tmp_path: Path) -> None:
+    ends = "import numpy as np, torch\nx = np.ones(64 << 20, np.uint8)"
+    code, run, _ = document(tmp_path, ends, "--ram", "4GiB", "--cpu-only", head="")
+    assert (code, run["fits"], run["program"]["updates"], run["program"]["so_far"]) == (0, True, 0, False)
+    code, run, _ = document(tmp_path, ends, "--ram", "4GiB", "--gpu", "RTX 4070", head="")
+    assert (code, run["fits"]) == (1, None)
+
+
+@on_linux
 def test_the_saving_that_replaces_the_refused_array_is_tried_and_named(tmp_path: Path) -> None:
     code, run, _ = document(tmp_path, TRAINING, "--ram", "900MiB", "--cpu-only", "--seconds", "40", head="")
     (way,) = run["program"]["ways"]

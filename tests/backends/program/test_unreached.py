@@ -51,6 +51,19 @@ LATE = {
                 net(torch.randn(batch, 16))  # sized
                 optimizer.step()  # step
         """,
+    "sizes out of a list, one by one": """
+        sizes = [50] * 29_999 + [30_000]
+        random.shuffle(sizes)
+        for nodes in sizes:
+            x = torch.randn(nodes, 256)  # sized
+            optimizer.step()  # step
+        """,
+    "lengths of records": """
+        lengths = sorted(len(text) for text in texts)
+        for length in lengths:
+            x = torch.randn(length, 256)  # sized
+            optimizer.step()  # step
+        """,
     "a schedule that is put together": """
         sizes = [512] * 4 + [1 << 20]
         for step in range(10_000):

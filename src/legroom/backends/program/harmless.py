@@ -124,8 +124,8 @@ class Judge:
         """Return whether an expression is a list or dictionary of numbers that stands in the source or the settings."""
         if isinstance(node, ast.List | ast.Tuple | ast.Dict):
             return self.is_number(node)
-        if isinstance(node, ast.ListComp | ast.DictComp):
-            return self.is_number(node.elt if isinstance(node, ast.ListComp) else node.value)
+        if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.DictComp):
+            return self.is_number(node.value if isinstance(node, ast.DictComp) else node.elt)
         if isinstance(node, ast.BinOp):  # [512] * 4 + [4096]
             return self.is_number(node) and (self.is_table(node.left) or self.is_table(node.right))
         if isinstance(node, ast.Call):

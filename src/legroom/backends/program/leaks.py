@@ -1,9 +1,11 @@
 """What grows on the card from step to step, and the line that holds it.
 
 A line leaks if the blocks it asked for in most of its iterations are still alive. A buffer that is cleared every epoch,
-or a queue of fixed length, does not do that for long. The graph of a loss that is kept has many such lines; the one to
-name is that of the tensor made last, which holds all others. The source then tells where that tensor is stored away:
-`losses.append(loss)`, `total += loss`, `self.last = out`; also in a function of the same file that gets it, or a hook.
+or a queue of fixed length, does not do that for long. A line that ran in few iterations, late ones, leaks if all its
+blocks are alive and a container got them: a snapshot every thousand steps. The graph of a loss that is kept has many
+such lines; the one to name is that of the tensor made last, which holds all others. The source then tells where that
+tensor is stored away: `losses.append(loss)`, `total += loss`, `self.last = out`; also in a function of the same file
+that gets it, or a hook.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from legroom.model.rehearsal import Leak
 WARM_UP = 2  # iterations in which optimizers make their state
 LEAST_SURVIVORS = 4  # iterations whose blocks are still there
 SHARE = 0.6  # of the iterations in which the line asked for memory
+EARLY = 10  # iterations in which what is made once may be made
 STORING_CALLS = {
     "append",
     "appendleft",
@@ -47,6 +50,7 @@ def _of_device(book: ProcessBook, device: int) -> list[Leak]:
         if WARM_UP <= block.interval < len(book.intervals) and block.number not in known:
             by_site[block.site].append(block)
     leaking = {site: blocks for site, blocks in by_site.items() if _leaks(book, site, blocks)}
+    leaking = leaking or {site: blocks for site, blocks in by_site.items() if _leaks_rarely(book, site, blocks)}
     if not leaking:
         return []
     kept = [block for blocks in leaking.values() for block in blocks]
@@ -66,6 +70,24 @@ def _leaks(book: ProcessBook, site: int, blocks: list[Block]) -> bool:
         return False
     # what was made in the first half is still there: not only the last epoch's
     return min(surviving) <= asked[len(asked) // 2]
+
+
+def _leaks_rarely(book: ProcessBook, site: int, blocks: list[Block]) -> bool:
+    """Return whether a container got all that a line made in a few late iterations."""
+    asked = {at for at, interval in enumerate(book.intervals) if site in interval.sites}
+    if len(asked) >= LEAST_SURVIVORS or min(asked) < EARLY or asked != {block.interval for block in blocks}:
+        return False
+    return any(_is_collected(file, line) for file, line, _ in book.site(site).frames)
+
+
+def _is_collected(file: str, line: int) -> bool:
+    """Return whether what the statement at `line` makes is put into a container, beside what is in it."""
+    tree, held = _parsed(file), storing_line(file, line)
+    statement = None if tree is None or held is None else _statement_at(tree, held)[1]
+    if isinstance(statement, ast.Assign):
+        keys = [target.slice for target in statement.targets if isinstance(target, ast.Subscript)]
+        return any(not isinstance(key, ast.Constant | ast.Slice) for key in keys)
+    return isinstance(statement, ast.Expr)
 
 
 def _held_at(sites: list[Site]) -> tuple[tuple[str, int], tuple[str, int]]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from legroom.backends.program.leaks import LEAST_SURVIVORS
 from legroom.backends.program.making_it_fit import ways_to_fit
 from legroom.backends.program.same_runs import divided
 from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, round_size, segment_size
@@ -370,7 +371,8 @@ def _unknown(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
     """Yield why it is not known whether the program fits."""
     for leak in rehearsal.leaks:
         if rehearsal.stopped != "finished":
-            yield f"GPU memory grows by {format_size(leak.nbytes)} per step ({_at(leak.file, leak.line)})"
+            often = "per step" if leak.steps >= LEAST_SURVIVORS else "whenever that line runs"
+            yield f"GPU memory grows by {format_size(leak.nbytes)} {often} ({_at(leak.file, leak.line)})"
     if rehearsal.collected:
         size = format_size(rehearsal.collected)
         yield (
@@ -380,9 +382,9 @@ def _unknown(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
     if _too_old(rehearsal.torch):
         yield f"torch {rehearsal.torch} is too old to be rehearsed; 2.3 or newer is needed"
     yield from rehearsal.unseen
-    yield from _unseen_end(rehearsal)
     ended = rehearsal.stopped in ("finished", "repeats", "updates")
     no_question = budget is not None and budget.host_only
+    yield from _unseen_end(rehearsal, no_question=no_question)
     if ended and rehearsal.torch and rehearsal.had_card and rehearsal.card is None and not no_question:
         yield "the program put nothing on the GPU: no GPU verdict (does it ask for device='cuda'?)"
     for each in rehearsal.sizes_assumed:
@@ -427,7 +429,8 @@ def _too_old(torch: str) -> bool:
     return len(numbers) == 2 and tuple(numbers) < OLDEST_TORCH
 
 
-def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
+def _unseen_end(rehearsal: Rehearsal, *, no_question: bool) -> Iterator[str]:
+    """Yield what its end leaves open; one that ran to its end took what it takes, if GPU memory is not asked about."""
     after = f"after {rehearsal.updates:,} {'calls of large functions' if rehearsal.jax_alone else 'optimizer steps'}"
     if not rehearsal.python:
         yield "not a Python program: only its host memory was watched"
@@ -456,7 +459,7 @@ def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
                 "operations were seen (more time: --seconds)"
             )
     elif not rehearsal.torch:
-        if rehearsal.stopped == "finished":
+        if rehearsal.stopped == "finished" and not no_question:
             yield "the program ended before it used torch"
         elif rehearsal.stopped == "seconds":
             yield f"the program did not use torch within {rehearsal.seconds:.0f} s"
@@ -466,7 +469,7 @@ def _unseen_end(rehearsal: Rehearsal) -> Iterator[str]:
                 f"no optimizer step within {rehearsal.seconds:.0f} s: allow more time (--seconds 180) or shorten "
                 "the warm-up (such as --learning-starts)"
             )
-        elif rehearsal.stopped == "finished":
+        elif rehearsal.stopped == "finished" and rehearsal.card is None and not no_question:
             yield "the program ended without an optimizer step"
 
 

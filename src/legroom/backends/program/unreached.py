@@ -66,7 +66,7 @@ class _Search:
     coming: list[tuple[str, list[ast.stmt]]] = field(default_factory=list)  # blocks that run, or will
     loops: list[tuple[Loop, bool]] = field(default_factory=list)  # under way, and whether others are inside of them
     counters: set[str] = field(default_factory=set)  # whole numbers that loops count
-    rare: set[str] = field(default_factory=set)  # those of outer loops, which change rarely
+    rare: set[str] = field(default_factory=set)  # those of outer loops, which change rarely, and those out of tables
     places: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def add_under_way(self, file: str, line: int, first: int) -> None:
@@ -96,7 +96,7 @@ class _Search:
             if isinstance(loop, ast.For | ast.AsyncFor) and self._counts(loop):
                 names = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
                 self.counters |= names
-                self.rare |= names if is_outer else set()
+                self.rare |= names if is_outer or self._is_list(loop.iter) else set()
         live = [
             (file, each) for file, tree in self.trees.items() for each in ast.walk(tree)
             if isinstance(each, Function) and self._is_live(file, each)
@@ -265,6 +265,10 @@ class _Search:
 
     def _counts(self, loop: ast.For | ast.AsyncFor) -> bool:
         return isinstance(loop.iter, ast.Tuple | ast.List) or self.judge.is_numbers(loop.iter)
+
+    def _is_list(self, node: ast.expr) -> bool:
+        """Return whether numbers are taken out of a list, where any may follow, and not counted."""
+        return self.judge.is_table(node) and not (isinstance(node, ast.Call) and name_of(node.func) == "range")
 
     def _is_counted(self, node: ast.AST) -> bool:
         counters = self.counters | self.stepped.keys()
