@@ -2,11 +2,13 @@
 
 A rollout of an expensive environment takes minutes to days, and a rehearsal has one minute. After a share of its time
 the rest of the rollout is left out, and the buffer is called full; the parent is told how much was never written.
-Buffers of ours are left alone: what they take depends on what is in them.
+Buffers of ours are left alone: what they take depends on what is in them. Other programs step Gymnasium's workers in
+loops of their own: once waiting for these has taken its share, their last step is repeated, of the same size as any.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import os
@@ -36,9 +38,42 @@ def _unwritten(buffer: Any, taken: int) -> int:
     return sum(nbytes - nbytes * taken // rows for nbytes in sizes if nbytes >= LEAST)
 
 
+def _plan() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
+    return found
+
+
+def on_async_vector_env(journal: Any, module: Any) -> None:
+    """Repeat the last step of environments in worker processes, once they have been waited for too long."""
+    kind, share = module.AsyncVectorEnv, float(_plan().get("seconds") or 0) / SHARE
+    send, wait = kind.step_async, kind.step_wait
+
+    @functools.wraps(send)
+    def step_async(self: Any, actions: Any) -> None:
+        if "_legroom_last" not in vars(self):
+            send(self, actions)
+
+    @functools.wraps(wait)
+    def step_wait(self: Any, *args: Any, **kwargs: Any) -> Any:
+        own = vars(self)
+        if "_legroom_last" not in own:
+            began = time.monotonic()
+            found = wait(self, *args, **kwargs)
+            steps, waited = own.get("_legroom_waited", (0, 0.0))
+            steps, waited = own["_legroom_waited"] = steps + 1, waited + time.monotonic() - began
+            if not 0 < share <= waited:
+                return found
+            own["_legroom_last"] = found
+            text = f"not seen: what environments do after their first {steps:,} steps, which take long"
+            journal.json("note", text=f"{text} (more time: --seconds)")
+        return copy.deepcopy(own["_legroom_last"])
+
+    kind.step_async, kind.step_wait = step_async, step_wait
+
+
 def on_base_class(journal: Any, module: Any) -> None:
     """Shorten the rollouts of every model that learns from rollouts."""
-    plan = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
+    plan = _plan()
     if not plan.get("seconds"):
         return  # there is time for all of it
     looking_s = float(plan.get("looking_s") or 0)

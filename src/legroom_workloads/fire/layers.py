@@ -1,4 +1,4 @@
-"""The layers of the wildfire agent's network as sizes, for predicting its memory without torch."""
+"""The layers of the wildfire agent's networks as sizes, for predicting their memory without torch."""
 
 from __future__ import annotations
 
@@ -57,4 +57,25 @@ def fire_net(
         cast=channels * cells,
         handed_out=cells,
         normed=norm_layers > 0,
+    )
+
+
+SIGHTS = 37  # features of a cell, as `sight.sights` computes them
+
+
+def sight_net(observation: BoxSpace, width: int = 32, **_: object) -> Net:
+    """Return the layers of `SightNet`: what each cell sees is kept, and the outputs of two layers that cells share."""
+    height, columns = observation.shape[1:]
+    cells = height * columns
+    layers = [(SIGHTS, width, 1), (width, width, 1), (width, width, 0), (width, 1, 1), (width, 1, 1)]
+    return Net(
+        sum(inputs * outputs + bias * outputs for inputs, outputs, bias in layers),
+        kept=(SIGHTS + 2 * width) * cells,
+        widest=width * cells,
+        features=cells,
+        converted=2 * SIGHTS * cells,  # features one by one, and together
+        largest=width * max(SIGHTS, width),
+        widest_outside=width * cells,
+        cast=SIGHTS * cells,
+        handed_out=cells,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from legroom.extend import Extractor, Workload, WorkloadOption
-from legroom_workloads.fire.layers import fire_net
+from legroom_workloads.fire.layers import fire_net, sight_net
 
 if TYPE_CHECKING:
     from legroom.extend import KnownSpaces, Run
@@ -67,9 +67,10 @@ WORKLOAD = Workload(
                 {"attention": False, "multi_scale": False},
                 {"attention": False, "multi_scale": False, "residual": False},
             ),
-        )
+        ),
+        "legroom_workloads.fire:SightNet": Extractor(sight_net),
     },
-    headless=("legroom_workloads.fire:CellPolicy",),
+    headless=("legroom_workloads.fire:CellPolicy", "legroom_workloads.fire:LinePolicy"),
     options=(WorkloadOption("--rasters", "N|DIR", "landscapes to generate, or a folder of tiles"),),
     with_options=with_rasters,
     spaces=spaces,

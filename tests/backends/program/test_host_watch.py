@@ -26,6 +26,12 @@ def test_what_a_library_maps_and_never_writes_is_no_array() -> None:
     assert not begun.guarded and begun.is_array, "mapped by glibc, which writes the head"
 
 
+def test_what_pyarrow_reserves_is_no_array() -> None:
+    """A program that reads a CSV by pandas 3 was told of 1 GiB that "a large array" would take."""
+    (arena,) = large_mappings(7, b"2689fc00000-268dfc00000 rw-p 00000000 00:00 0\nRss:   4096 kB\n")
+    assert arena.nbytes == 1 << 30 and not arena.is_array
+
+
 def test_an_array_of_a_library_names_the_line_that_called_it() -> None:
     asked = {"file": "/lib/site-packages/tensordict/_torch_func.py", "line": 381}
     assert _asked_for_by({**asked, "user_file": "/home/train.py", "user_line": 23}) == "the array of train.py:23"

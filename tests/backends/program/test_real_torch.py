@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -263,3 +264,50 @@ for _ in range(3):
     options = ("--vram", "24GiB", "--ram", "64GiB")
     _, run, errors = predict(*options, "--", "python", "moves.py", cwd=tmp_path, path=other_environment)
     assert run["program"]["stopped"] == "finished", errors
+
+
+SLOW_SIMULATORS = """
+import time
+import gymnasium as gym
+import numpy as np
+import torch
+
+class Simulator(gym.Env):
+    observation_space = gym.spaces.Box(0, 1, (64,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(64, np.float32), {}
+
+    def step(self, action):
+        time.sleep(2)
+        return np.ones(64, np.float32), 1.0, False, False, {"burned": 3}
+
+if __name__ == "__main__":
+    envs = gym.vector.AsyncVectorEnv([Simulator, Simulator])
+    net = torch.nn.Linear(64, 2).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    seen, _ = envs.reset()
+    while True:
+        rows = []
+        for _ in range(500):
+            seen, rewards, *_, infos = envs.step(np.zeros(2, np.int64))
+            assert list(infos["burned"]) == [3, 3] and seen.shape == (2, 64)
+            rows.append(torch.from_numpy(seen).cuda())
+        loss = net(torch.cat(rows)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+def test_steps_of_slow_simulators_in_workers_are_repeated(tmp_path: Path) -> None:
+    """500 steps of 2 s before the first update: a program of the user's that nothing could be said of."""
+    (tmp_path / "train.py").write_text(SLOW_SIMULATORS)
+    how = ("--gpu", "RTX 4070", "--ram", "64GiB", "--seconds", "30")
+    _, run, _ = predict(*how, "--", sys.executable, "train.py", cwd=tmp_path)
+    assert run["program"]["stopped"] == "repeats" and run["program"]["updates"] >= 4
+    (note,) = (note for note in run["notes"] if "environments" in note)
+    assert re.fullmatch(
+        r"not seen: what environments do after their first \d+ steps, which take long \(more time: --seconds\)", note
+    )

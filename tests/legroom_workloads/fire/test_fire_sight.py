@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.backends.sb3.trace import trace_run
+from legroom.model.footprint import Phase
 from legroom.reading import read
 from legroom_workloads.fire.algorithms.set_policy import choosing_sets
 from legroom_workloads.fire.env import FireEnv
@@ -60,6 +62,15 @@ def test_the_network_starts_with_all_cells_alike_and_takes_any_raster():
         values = SightNet(space)(torch.rand(2, 8, edge, edge))
         assert values.shape == (2, edge * edge)
         assert torch.allclose(values, values[:, :1].expand_as(values))
+
+
+def test_arithmetic_knows_the_network_that_a_trace_finds():
+    run = read("fire:learn")
+    counted, traced = estimate_net(run, "cpu"), trace_run(run, "cpu")
+    assert counted.guessed == ""
+    assert (counted.parameters, counted.gradients) == (traced.parameters, traced.gradients)
+    for phase, name in ((Phase.UPDATE, "activations"), (Phase.UPDATE, "temporaries"), (Phase.COLLECT, "temporaries")):
+        assert counted.transient[phase][name] == pytest.approx(traced.transient[phase][name], rel=0.15)
 
 
 def test_lines_are_allowed_cells_in_a_row_that_go_on_where_the_last_one_ended():

@@ -34,6 +34,7 @@ SWEEP_COST = 3  # times as long as one takes, between two sweeps of forked proce
 LEAST_MAPPING = 64 * MIB  # smaller ones count where the guest saw them asked for
 LEAST_ASKED = 4 * MIB
 ARENA = 64 * MIB
+MIMALLOC = range(2 << 40, 30 << 40)  # where mimalloc (pyarrow's) reserves 1 GiB at a time; arrays are high above it
 FULL_SHARE = 0.98  # of a mapping that counts as written
 LEAST_RATE_S = 1.0  # of watching a mapping before its rate means anything
 LEAST_SAMPLES, LEAST_GROWTH = 4, 16 * MIB  # of growth that is believed
@@ -69,7 +70,7 @@ class Mapping:
     @property
     def is_array(self) -> bool:
         """Whether it is more than what a library keeps for itself: OpenBLAS maps 32 MiB for each thread, unwritten."""
-        return self.nbytes >= LEAST_MAPPING and (self.guarded or self.resident > 0)
+        return self.nbytes >= LEAST_MAPPING and (self.guarded or self.resident > 0) and self.begin not in MIMALLOC
 
 
 @dataclass

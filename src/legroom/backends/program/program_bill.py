@@ -465,8 +465,9 @@ def _unseen_end(rehearsal: Rehearsal, *, no_question: bool) -> Iterator[str]:
             yield f"the program did not use torch within {rehearsal.seconds:.0f} s"
     elif not rehearsal.updates:
         if rehearsal.stopped == "seconds":
+            more = 180 * math.ceil(rehearsal.seconds / 60)
             yield (
-                f"no optimizer step within {rehearsal.seconds:.0f} s: allow more time (--seconds 180) or shorten "
+                f"no optimizer step within {rehearsal.seconds:.0f} s: allow more time (--seconds {more}) or shorten "
                 "the warm-up (such as --learning-starts)"
             )
         elif rehearsal.stopped == "finished" and rehearsal.card is None and not no_question:

@@ -65,6 +65,8 @@ def _rehearsing() -> dict[str, Any]:
         "stable_baselines3.common.base_class": lambda module: [
             _later(room, "on_base_class", journal)(module) for room in ("model_calls", "short_rollouts")
         ],
+        "gymnasium.vector.async_vector_env": _later("short_rollouts", "on_async_vector_env", journal),
+        "gym.vector.async_vector_env": _later("short_rollouts", "on_async_vector_env", journal),
         "torch.utils.cpp_extension": _later("needing_gpus", "on_extensions", journal),
         **{name: _later("needing_gpus", "on_simulator", journal) for name in simulators},
     }
