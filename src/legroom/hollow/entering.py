@@ -147,9 +147,8 @@ def _autocasting(follower: Any) -> None:
             follower.here.autocast = args[-1]
             if args[-1] and not card_autocast.can_follow() and not told:
                 told.append(True)
-                file, line = follower.sites.where()
                 what = f"autocast of torch {torch.__version__}, which computes in float32 here"
-                follower.journal.json("unmodelled", what=what, file=file, line=line)
+                follower.tell("unmodelled", what=what)
 
     module.set_autocast_enabled = set_enabled
 
@@ -182,8 +181,7 @@ def _eagerly(follower: Any) -> None:
         if model is None:
             return functools.partial(compiled, **options)
         if not options.get("disable") and options.get("backend") not in SAME_OPERATORS:
-            file, line = follower.sites.where()
-            follower.journal.json("compile", file=file, line=line)
+            follower.tell("compile")
         if isinstance(model, torch.nn.Module):
             return _Compiled(model)
         return model
@@ -308,16 +306,7 @@ def _roles(follower: Any, optimizer: Any) -> dict[str, list[int]]:
 
 
 def _endings(follower: Any) -> None:
-    before = sys.excepthook
-
-    def uncaught(kind: Any, error: Any, trace: Any) -> None:
-        if follower.following:
-            file, line = _last_user_line(follower, trace)
-            follower.journal.json("exception", type=kind.__name__, text=str(error)[:2000], file=file, line=line)
-        without_our_frames(error)
-        before(kind, error, error.__traceback__)
-
-    sys.excepthook = uncaught
+    tell_failure(follower.journal)
 
     def ended() -> None:
         if follower.following:
@@ -327,30 +316,35 @@ def _endings(follower: Any) -> None:
     atexit.register(ended)
 
 
+def tell_failure(journal: Any) -> None:
+    """Have the exception told that ends the program, and where it was raised."""
+    from .sites import last_user_line
+
+    before = sys.excepthook
+
+    def uncaught(kind: Any, error: Any, trace: Any) -> None:
+        if os.getpid() == journal.pid:
+            file, line = last_user_line(trace)
+            journal.json("exception", type=kind.__name__, text=str(error)[:2000], file=file, line=line)
+        without_our_frames(error)
+        before(kind, error, error.__traceback__)
+
+    sys.excepthook = uncaught
+
+
 def without_our_frames(error: Any) -> None:
     """Take the frames of this package off the tracebacks of an exception and of those that led to it."""
-    ours = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    from .sites import OURS
+
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         kept, trace = [], error.__traceback__
         while trace is not None:
-            if not trace.tb_frame.f_code.co_filename.startswith(ours):
+            if not trace.tb_frame.f_code.co_filename.startswith(OURS):
                 kept.append(trace)
             trace = trace.tb_next
         for one, following in zip(kept, [*kept[1:], None]):
             one.tb_next = following
         error.__traceback__ = kept[0] if kept else error.__traceback__
         error = error.__cause__ or error.__context__
-
-
-def _last_user_line(follower: Any, trace: Any) -> tuple[str, int]:
-    from . import sites
-
-    found = ("", 0)
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if sites._kind(file) == sites._USER or (not found[0] and file == "<string>"):  # python -c
-            found = file, trace.tb_lineno
-        trace = trace.tb_next
-    return found

@@ -22,6 +22,8 @@ import time
 from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any, Iterator
 
+from .sites import OURS, calls
+
 LEAST_ELEMENTS = 64
 LEAST_BYTES = 16  # of an element: less is a log of numbers, which takes its time to matter
 LOOKED_AT = 48  # elements
@@ -33,7 +35,6 @@ TELLER = "legroom_filling_buffers"  # a function of a module: its buffers that f
 LEAN_ERROR = 1.5  # what a row takes later, at most, of what it takes now: other policies see other things
 _CONTAINERS = frozenset((deque, list, dict, set, OrderedDict, defaultdict, Counter))
 _STORING = ("append", "appendleft", "extend", "insert", "push", "add", "setdefault")
-_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _SKIPPED = (type, type(sys), type(lambda: 0), type(len))
 
 
@@ -202,13 +203,11 @@ def _names(container: Any) -> Iterator[tuple[Any, str, Any]]:
             if isinstance(name, str):
                 module = isinstance(owner, type(sys))
                 yield (owner if module else sys.modules.get(type(owner).__module__)), name, None if module else owner
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(_OURS):
+    for frame in calls():
+        if not frame.f_code.co_filename.startswith(OURS):
             for name, value in list(frame.f_locals.items()):
                 if value is container:
                     yield frame, name, None
-        frame = frame.f_back
 
 
 def _dicts_in_sight() -> Iterator[Any]:
@@ -216,13 +215,11 @@ def _dicts_in_sight() -> Iterator[Any]:
 
     Python's collector does not know dicts of texts and numbers.
     """
-    frame: Any = sys._getframe(1)
-    while frame is not None:
+    for frame in calls():
         names = frame.f_locals
-        for value in list(names.values()) if not frame.f_code.co_filename.startswith(_OURS) else ():
+        for value in list(names.values()) if not frame.f_code.co_filename.startswith(OURS) else ():
             held = [] if isinstance(value, _SKIPPED) else list((_attributes(value) or {}).values())
             yield from (each for each in (value, *held) if type(each) is dict)
-        frame = frame.f_back
 
 
 def _attributes(owner: Any) -> Any:

@@ -15,7 +15,6 @@ import ast
 import builtins
 import inspect
 import operator
-import sys
 import textwrap
 from typing import Any, Iterator
 
@@ -69,11 +68,7 @@ class RunLength:
 
     def _loops(self) -> Iterator[tuple[Any, float | None, float | None]]:
         """Yield place, length and index of the loops that are under way, the outermost first; a length may be None."""
-        frames, frame = [], sys._getframe(1)
-        while frame is not None:
-            if sites._kind(frame.f_code.co_filename) != sites._SKIP:
-                frames.append(frame)
-            frame = frame.f_back  # type: ignore[assignment]
+        frames = [frame for frame in sites.calls() if sites.kind_of(frame.f_code.co_filename) != sites.SKIP]
         for each in reversed(frames):
             code = each.f_code
             if code.co_name.startswith("<") and code.co_name != "<module>":  # a comprehension is a loop, too
