@@ -75,6 +75,7 @@ def on_torch(journal: Any) -> Any:
         card,
         card_autocast,
         card_operators,
+        compiling,
         cuda_facade,
         dispatching,
         epochs,
@@ -103,7 +104,7 @@ def on_torch(journal: Any) -> Any:
     second_order.in_thread_of_card(follower)
     _autocasting(follower)
     _scaled_gradients(follower)
-    _eagerly(follower)
+    _kept(compiling.run_uncompiled(lambda: follower.tell("compile")))
     _threads(follower)
     _forks(follower)
     _optimizers(follower)
@@ -167,45 +168,6 @@ def _scaled_gradients(follower: Any) -> None:
             record.origin = "isinf"
 
     module._amp_foreach_non_finite_check_and_unscale_ = checked
-
-
-def _eagerly(follower: Any) -> None:
-    """Run `torch.compile` eagerly."""
-    import functools
-
-    import torch
-
-    from .compiling import SAME_OPERATORS
-
-    def compiled(model: Any = None, **options: Any) -> Any:
-        if model is None:
-            return functools.partial(compiled, **options)
-        if not options.get("disable") and options.get("backend") not in SAME_OPERATORS:
-            follower.tell("compile")
-        if isinstance(model, torch.nn.Module):
-            return _Compiled(model)
-        return model
-
-    class _Compiled(torch.nn.Module):
-        def __init__(self, module: Any) -> None:
-            super().__init__()
-            self._orig_mod = module
-
-        def forward(self, *args: Any, **kwargs: Any) -> Any:
-            return self._orig_mod(*args, **kwargs)
-
-        def __getattr__(self, name: str) -> Any:
-            if name == "_orig_mod":
-                return self._modules["_orig_mod"]
-            return getattr(self._orig_mod, name)
-
-    def in_place(self: Any, *args: Any, **kwargs: Any) -> None:
-        compiled(lambda: None, **kwargs)
-
-    torch.compile = compiled
-    torch.nn.Module.compile = in_place  # type: ignore[method-assign]
-    # counts generations of what compiled graphs keep, of which there are none; its module needs a CUDA build
-    torch.compiler.cudagraph_mark_step_begin = lambda: None
 
 
 def _threads(follower: Any) -> None:
