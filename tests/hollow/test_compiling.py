@@ -8,12 +8,13 @@ from legroom.hollow.compiling import run_uncompiled
 
 def test_only_backends_with_kernels_of_their_own_are_noted() -> None:
     layer = nn.Linear(2, 3)
-    with run_uncompiled() as asked:
-        assert torch.compile(layer, backend="eager") is layer
-        assert torch.compile(layer, backend="aot_eager") is layer
-        assert torch.compile(layer, disable=True) is layer
+    asked: list[bool] = []
+    with run_uncompiled(lambda: asked.append(True)):
+        assert torch.compile(layer, backend="eager").weight is layer.weight
+        assert torch.compile(layer, backend="aot_eager")._orig_mod is layer
+        assert list(torch.compile(layer, disable=True).state_dict()) == ["_orig_mod.weight", "_orig_mod.bias"]
         assert asked == []
-        assert torch.compile(layer) is layer
+        torch.compile(layer)
         layer.compile(mode="max-autotune")
 
         @torch.compile(dynamic=True)
@@ -21,4 +22,4 @@ def test_only_backends_with_kernels_of_their_own_are_noted() -> None:
             return 2 * x
 
         assert twice(torch.ones(1)).item() == 2
-    assert asked == ["inductor"] * 3
+    assert len(asked) == 3

@@ -26,8 +26,8 @@ def step(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], float | None]
     """Make one optimizer step; return how many there will be. The frames of pytest are no loops of the program."""
     from legroom.hollow import sites
 
-    plain = sites._kind
-    monkeypatch.setattr(sites, "_kind", lambda file: plain(file) if file == __file__ else sites._SKIP)
+    plain = sites.kind_of
+    monkeypatch.setattr(sites, "kind_of", lambda file: plain(file) if file == __file__ else sites.SKIP)
     follower = Followed()
     looking, count = RunLength(follower), 0
 
@@ -124,7 +124,7 @@ def test_once_batches_are_left_out_the_length_stays(step: Any) -> None:
 def test_loops_without_an_end_are_not_known(step: Any, loop: str, tmp_path: Any, monkeypatch: Any) -> None:
     from legroom.hollow import sites
 
-    monkeypatch.setattr(sites, "_kind", lambda file: sites._USER if file.startswith(str(tmp_path)) else sites._SKIP)
+    monkeypatch.setattr(sites, "kind_of", lambda file: sites.USER if file.startswith(str(tmp_path)) else sites.SKIP)
     script = tmp_path / "program.py"
     script.write_text(
         "def forever():\n    while True: yield 1\n"

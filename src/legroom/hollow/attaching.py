@@ -19,6 +19,8 @@ import os
 import sys
 from typing import Any, Callable, Dict, Iterable, List, Tuple
 
+from .sites import OURS, calls
+
 VARIABLE = "LEGROOM_ATTACH"
 NEEDED = (3, 11)  # what legroom itself runs on
 FROM_OUTSIDE, FROM_INSIDE = "legroom train: ", "legroom: "
@@ -135,13 +137,11 @@ def user_line(libraries: Iterable[str]) -> str:
     Args:
         libraries: their folders, as they stand in paths: `/stable_baselines3/`.
     """
-    frame: Any = sys._getframe(1)
-    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-    while frame is not None:
+    ours = os.path.dirname(os.path.dirname(OURS)) + os.sep
+    for frame in calls():
         file = frame.f_code.co_filename
         if not file.startswith((ours, "<frozen")) and not any(part in file for part in libraries):
             return f"{_short(file)}:{frame.f_lineno}"
-        frame = frame.f_back
     return ""
 
 

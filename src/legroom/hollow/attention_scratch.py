@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from .cuda_reduce import Card
-from .op_scratch import SHAPES, Call, Step, nbytes, program
+from .op_scratch import OUT, Call, Step, contiguous, nbytes, outs, program, scratch, shapes
 
 _aten = torch.ops.aten
 
@@ -17,25 +17,23 @@ _aten = torch.ops.aten
 @program(_aten._softmax_backward_data.default)
 def _softmax_backward(call: Call) -> Iterator[Step]:
     # SoftMax.cu, softmax_backward_cuda_out: grad * output is computed first; log_softmax needs no such product
-    yield Step("out")
-    yield Step("alloc", "product", nbytes(call.args[0]))
+    return scratch(OUT, ("product", nbytes(call.args[0])))
 
 
 @program(*([_aten._safe_softmax.default] if hasattr(_aten, "_safe_softmax") else ()))  # from torch 2.5 on
 def _safe_softmax(call: Call) -> Iterator[Step]:
     # attention.cpp: rows that are masked throughout are looked for
-    yield Step("out")
-    yield Step("alloc", "masked", call.out.numel())
-    yield Step("alloc", "masked rows", call.out.numel() // max(call.out.shape[-1], 1))
-    yield Step("alloc", "zero", call.out.element_size())
+    count = call.out.numel()
+    rows = count // max(call.out.shape[-1], 1)
+    return scratch(OUT, ("masked", count), ("masked rows", rows), ("zero", call.out.element_size()))
 
 
 @program(_aten._scaled_dot_product_efficient_attention.default)
 def _efficient_attention(call: Call) -> Iterator[Step]:
     # attention.cu, _efficient_attention_forward; the state of the random numbers is on the host if there is dropout
-    where: Literal["host", "out"] = "host" if call.arg(5, "dropout_p", 0.0) else "out"
-    for index, kind in (("2", where), ("3", where), ("0", "out"), ("1", "out")):
-        yield Step("host" if kind == "host" else "out", index)
+    drops = call.arg(5, "dropout_p", 0.0)
+    yield from (Step("host" if drops else "out", index) for index in ("2", "3"))
+    yield from outs(call, 0, 1)
     value = call.args[2]
     if value.element_size() == 2 and value.shape[-1] > 128:
         yield Step("alloc", "sums in float32", nbytes(call.out[0], 4))
@@ -45,27 +43,24 @@ def _efficient_attention(call: Call) -> Iterator[Step]:
 def _efficient_attention_backward(call: Call) -> Iterator[Step]:
     # attention_backward.cu, _efficient_attention_backward, and kernel_backward.h for tiles and the workspace
     grad, query, key, value = call.args[:4]
-    if not grad.transpose(1, 2).is_contiguous():
-        yield Step("alloc", "gradient", nbytes(grad))
-    for index in range(3):
-        yield Step("out", str(index))
-    if call.out[3] is not None:
-        yield Step("out", "3")
+    yield from contiguous(gradient=grad.transpose(1, 2))
+    yield from outs(call, 0, 1, 2, 3)
     batch, heads, rows = query.shape[:3]
-    if key.shape[1] != heads:  # keys shared by heads: gradients per head first
-        yield Step("alloc", "keys per head", nbytes(key) // key.shape[1] * heads)
-        yield Step("alloc", "values per head", nbytes(value) // value.shape[1] * heads)
+    yield from _per_head(key, value, heads)
     sums = 4 * batch * heads * rows
     if query.element_size() == 2:
         yield Step("alloc", "delta", sums)
     else:
-        yield Step("alloc", "products", nbytes(grad))
-        yield Step("alloc", "sums", sums)
-        yield Step("alloc", "delta", sums)
-        yield Step("free", "sums")
-        yield Step("free", "products")
-    yield Step("alloc", "workspace", batch * heads * _attention_workspace(call.card, query, key, value))
-    yield Step("free", "delta")
+        yield from scratch(("products", nbytes(grad)), ("sums", sums), ("delta", sums), "sums", "products")
+    workspace = batch * heads * _attention_workspace(call.card, query, key, value)
+    yield from scratch(("workspace", workspace), "delta")
+
+
+def _per_head(key: torch.Tensor, value: torch.Tensor, heads: int) -> Iterator[Step]:
+    """Yield the gradients per head of keys that heads share."""
+    if key.shape[1] != heads:
+        yield Step("alloc", "keys per head", nbytes(key) // key.shape[1] * heads)
+        yield Step("alloc", "values per head", nbytes(value) // value.shape[1] * heads)
 
 
 def _attention_workspace(card: Card, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> int:
@@ -89,8 +84,7 @@ _LITTLE_SHARED = ((8, 6), (8, 7), (8, 9), (12, 0), (12, 1))  # cards with 100 Ki
 @program(_aten._scaled_dot_product_flash_attention.default)
 def _flash_attention(call: Call) -> Iterator[Step]:
     # flash_api.cpp, mha_fwd: result, log-sum-exp, and the state of the random numbers, which is on the card
-    yield Step("out", "0")
-    yield Step("out", "1")
+    yield from outs(call, 0, 1)
     query, key = call.args[:2]
     if not call.arg(3, "dropout_p", 0.0):
         splits = _key_splits(call, query, key)
@@ -99,15 +93,11 @@ def _flash_attention(call: Call) -> Iterator[Step]:
             yield Step("alloc", "parts of log-sum-exp", 4 * splits * batch * heads * rows)
             yield Step("alloc", "parts of result", 4 * splits * batch * heads * rows * _rounded_width(width))
     else:
-        yield Step("alloc", "random", 16)
-        yield Step("out", "7")
-        yield Step("out", "6")
-        yield Step("free", "random")
+        yield from scratch(("random", 16), Step("out", "7"), Step("out", "6"), "random")
     for index, given in enumerate(call.out):
         if isinstance(given, torch.Tensor) and index > 1:
             yield Step("out" if given.numel() and index in (6, 7) else "host", str(index))
-    yield Step("free", "parts of log-sum-exp")
-    yield Step("free", "parts of result")
+    yield from scratch("parts of log-sum-exp", "parts of result")
 
 
 def _rounded_width(width: int) -> int:
@@ -133,30 +123,18 @@ def _key_splits(call: Call, query: torch.Tensor, key: torch.Tensor) -> int:
 def _flash_attention_backward(call: Call) -> Iterator[Step]:
     # flash_api.cpp, mha_bwd: rows rounded to 128, heads to 32 or 64
     grad, query, key, value, out = call.args[:5]
-    if not grad.transpose(1, 2).is_contiguous():
-        yield Step("alloc", "gradient", nbytes(grad))
-    if not out.transpose(1, 2).is_contiguous():
-        yield Step("alloc", "result", nbytes(out))
-    for index in range(3):
-        yield Step("out", str(index))
+    yield from contiguous(gradient=grad.transpose(1, 2), result=out.transpose(1, 2))
+    yield from outs(call, 0, 1, 2)
     batch, heads, rows, width = query.shape
     rows, width = -(-rows // 128) * 128, _rounded_width(width)
     yield Step("alloc", "softmax", 4 * batch * heads * rows)
     yield Step("alloc", "query in float32", 4 * batch * heads * rows * width)
-    if key.shape[1] != heads:
-        yield Step("alloc", "keys per head", nbytes(key) // key.shape[1] * heads)
-        yield Step("alloc", "values per head", nbytes(value) // value.shape[1] * heads)
+    yield from _per_head(key, value, heads)
 
 
+@shapes(_aten._scaled_dot_product_efficient_attention_backward.default)
 def _shared_keys_shapes(grad: Any, query: Any, key: Any, value: Any, *rest: Any, **options: Any) -> Any:
     found = _aten._scaled_dot_product_efficient_attention_backward.default(grad, query, key, value, *rest, **options)
     if query.shape[1] == key.shape[1]:
         return found
     return found[0], torch.empty_like(key), torch.empty_like(value), found[3]
-
-
-SHAPES.update(
-    {
-        _aten._scaled_dot_product_efficient_attention_backward.default: _shared_keys_shapes,
-    }
-)

@@ -13,6 +13,12 @@ from .cuda_reduce import Card as Shape
 from .cuda_reduce import card_with
 
 GIB = 1 << 30
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Do what there is to do on a card that is not there."""
+
+
 OutOfMemory: Any = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError
 _NEWER = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 9)
 _LINK = (

@@ -174,37 +174,21 @@ class _Kernels:
 
     # -- recurrent layers: one call of cuDNN, whose weights are one block of memory ------------------------------
 
-    def lstm(
-        self, x: Tensor, hx: list[Tensor], params: list[Tensor], has_biases: bool, num_layers: int, dropout: float,
-        train: bool, bidirectional: bool, batch_first: bool,
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        shape = _Layers(has_biases, num_layers, dropout, train, bidirectional, batch_first)
-        output, state, memory = _cudnn(_LSTM, x, hx[0], hx[1], params, shape)
-        return output, state, memory
+    def lstm(self, x: Tensor, hx: list[Tensor], params: list[Tensor], *layers: Any) -> Any:
+        return _cudnn(_LSTM, x, hx[0], hx[1], params, _Layers(*layers))
 
-    def layer(
-        self, mode: int, x: Tensor, hx: Tensor, params: list[Tensor], has_biases: bool, num_layers: int,
-        dropout: float, train: bool, bidirectional: bool, batch_first: bool,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        shape = _Layers(has_biases, num_layers, dropout, train, bidirectional, batch_first)
-        output, state, _ = _cudnn(mode, x, hx, None, params, shape)
-        return output, state
+    def layer(self, mode: int, x: Tensor, hx: Tensor, params: list[Tensor], *layers: Any) -> Any:
+        return _cudnn(mode, x, hx, None, params, _Layers(*layers))[:2]
 
     def packed_lstm(
-        self, data: Tensor, batch_sizes: Tensor, hx: list[Tensor], params: list[Tensor], has_biases: bool,
-        num_layers: int, dropout: float, train: bool, bidirectional: bool,
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        shape = _Layers(has_biases, num_layers, dropout, train, bidirectional, False, batch_sizes.tolist())
-        output, state, memory = _cudnn(_LSTM, data, hx[0], hx[1], params, shape)
-        return output, state, memory
+        self, data: Tensor, batch_sizes: Tensor, hx: list[Tensor], params: list[Tensor], *layers: Any
+    ) -> Any:
+        return self.lstm(data, hx, params, *layers, False, batch_sizes.tolist())
 
     def packed_layer(
-        self, mode: int, data: Tensor, batch_sizes: Tensor, hx: Tensor, params: list[Tensor], has_biases: bool,
-        num_layers: int, dropout: float, train: bool, bidirectional: bool,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        shape = _Layers(has_biases, num_layers, dropout, train, bidirectional, False, batch_sizes.tolist())
-        output, state, _ = _cudnn(mode, data, hx, None, params, shape)
-        return output, state
+        self, mode: int, data: Tensor, batch_sizes: Tensor, hx: Tensor, params: list[Tensor], *layers: Any
+    ) -> Any:
+        return self.layer(mode, data, hx, params, *layers, False, batch_sizes.tolist())
 
 
 _RNN_RELU, _RNN_TANH, _LSTM, _GRU = range(4)  # cudnnRNNMode_t

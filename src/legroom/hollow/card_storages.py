@@ -17,7 +17,7 @@ import torch
 from .card import Card, CardPlan, OutOfMemory
 from .fake_tensors import storage_key
 from .records import BACKWARD
-from .sites import Sites
+from .sites import Sites, chain, where
 
 graph_task = torch._C._current_graph_task_id
 
@@ -92,6 +92,17 @@ class CardStorages:
         self._blocks: dict[int, tuple[Card, Any, int]] = {}
         self._lock = threading.RLock()
 
+    def tell(self, kind: str, **content: Any) -> None:
+        """Tell the journal of something that happens at a line of the program."""
+        file, line = where()
+        self.journal.json(kind, file=file, line=line, **content)
+
+    def refused(self, what: str) -> RuntimeError:
+        """Tell of something that is not simulated, and return the error to raise."""
+        self.tell("unmodelled", what=what)
+        file, line = where()
+        return RuntimeError(f"{what} is not simulated in a rehearsal ({file}:{line})")
+
     def give_back(self) -> None:
         """Free the blocks of storages that have died."""
         dead = self._dead
@@ -127,10 +138,9 @@ class CardStorages:
             try:
                 block = card.take(nbytes, (self.capturing, self._stream(card)))
             except OutOfMemory as error:
-                file, line = self.sites.where()
-                self.journal.json(
-                    "oom", file=file, line=line, text=str(error), requested=nbytes, free=card.free_bytes,
-                    chain=self.sites.chain(), thread=threading.get_ident(),
+                self.tell(
+                    "oom", text=str(error), requested=nbytes, free=card.free_bytes, chain=chain(),
+                    thread=threading.get_ident(),
                 )  # fmt: skip
                 raise
             number = self._next

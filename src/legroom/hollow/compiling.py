@@ -6,9 +6,10 @@ them, whose memory is planned when they are made.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Callable
 from unittest import mock
 
 import torch
@@ -16,27 +17,39 @@ import torch
 SAME_OPERATORS = ("eager", "aot_eager", "aot_eager_decomp_partition")
 
 
-@contextmanager
-def run_uncompiled() -> Iterator[list[str]]:
-    """While it lasts, nothing is compiled; gives the list of backends that would have made kernels of their own."""
-    asked: list[str] = []
+class _Compiled(torch.nn.Module):
+    """What `torch.compile` makes of a module: the names of its parameters begin with `_orig_mod`."""
 
-    def note(backend: Any) -> None:
-        name = backend if isinstance(backend, str) else getattr(backend, "__name__", "own")
-        if name not in SAME_OPERATORS:
-            asked.append(name)
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self._orig_mod = module
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._orig_mod(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_orig_mod":
+            return self._modules["_orig_mod"]
+        return getattr(self._orig_mod, name)
+
+
+@contextmanager
+def run_uncompiled(note: Callable[[], None]) -> Iterator[None]:
+    """While it lasts, nothing is compiled; `note` hears of each backend that would have made kernels of its own."""
 
     def compiled(model: Any = None, **options: Any) -> Any:
         if model is None:
-            return lambda given: compiled(given, **options)
-        if not options.get("disable"):
-            note(options.get("backend", "inductor"))
-        return model
+            return functools.partial(compiled, **options)
+        if not options.get("disable") and options.get("backend") not in SAME_OPERATORS:
+            note()
+        return _Compiled(model) if isinstance(model, torch.nn.Module) else model
 
     def compile_module(module: Any, *args: Any, **options: Any) -> None:
-        compiled(module, **options)
+        compiled(lambda: None, **options)
 
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(torch, "compile", compiled))
         stack.enter_context(mock.patch.object(torch.nn.Module, "compile", compile_module))
-        yield asked
+        # counts generations of what compiled graphs keep, of which there are none; its module needs a CUDA build
+        stack.enter_context(mock.patch.object(torch.compiler, "cudagraph_mark_step_begin", lambda: None, create=True))
+        yield

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from .cuda_reduce import Card
-from .op_scratch import Call, Step, nbytes, program, reduction
+from .op_scratch import CUBLAS, OUT, Call, Step, nbytes, outs, program, reduction, scratch
 
 _aten = torch.ops.aten
 CONVOLUTIONS = {_aten.convolution.default, _aten.convolution_backward.default}
@@ -129,8 +129,7 @@ def _convolution_backward(call: Call) -> Iterator[Step]:
                 yield _benchmark(call, f"backward {name}", x, weight, layout)
             if scattered and name == "0":
                 yield Step("free", "gradient of input")
-    for name in ("gradient of weight", "input", "gradient"):
-        yield Step("free", name)
+    yield from scratch("gradient of weight", "input", "gradient")
     if call.out[2] is not None:
         yield Step("out", "2")
         yield from reduction(call, grad, [0, *range(2, grad.dim())], 4)
@@ -159,19 +158,10 @@ def _unrolled(call: Call) -> Iterator[Step]:
             yield Step("alloc", "input", nbytes(x) // groups)
         if not weight.is_contiguous():
             yield Step("alloc", "weight", nbytes(weight) // groups)
-        if groups == 1:
-            yield Step("out")
-        else:
-            yield Step("alloc", f"part {group}", nbytes(call.out) // groups)
-        yield Step("alloc", "columns", columns)
-        yield Step("cublas")
-        yield Step("alloc", "ones", ones)
-        for name in ("ones", "columns", "weight", "input"):
-            yield Step("free", name)
+        part = OUT if groups == 1 else (f"part {group}", nbytes(call.out) // groups)
+        yield from scratch(part, ("columns", columns), CUBLAS, ("ones", ones), "ones", "columns", "weight", "input")
     if groups > 1:
-        yield Step("out")
-        for group in range(groups):
-            yield Step("free", f"part {group}")
+        yield from scratch(OUT, *(f"part {group}" for group in range(groups)))
 
 
 def _unrolled_backward(call: Call) -> Iterator[Step]:
@@ -185,19 +175,16 @@ def _unrolled_backward(call: Call) -> Iterator[Step]:
         if not weight.is_contiguous():
             yield Step("alloc", "weight", nbytes(weight) // groups)
         yield from _results(call, group, groups)
-        for name in ("columns", "weight", "input", "gradient"):
-            yield Step("free", name)
+        yield from scratch("columns", "weight", "input", "gradient")
     if groups > 1:
-        wanted = [index for index in range(3) if call.out[index] is not None]
-        yield from (Step("out", str(index)) for index in wanted)
-        for index in (2, 1, 0):
-            yield from (Step("free", f"{index} of {group}") for group in range(groups))
+        yield from outs(call, 0, 1, 2)
+        yield from scratch(*(f"{index} of {group}" for index in (2, 1, 0) for group in range(groups)))
 
 
 def _results(call: Call, group: int, groups: int) -> Iterator[Step]:
     """The gradients of one group in the order of their kernel, and its columns; `call.out` are those of all groups."""
     grad, x, weight = call.args[:3]
-    columns = Step("alloc", "columns", _columns(call, x, weight, grad))
+    columns = ("columns", _columns(call, x, weight, grad)), CUBLAS
 
     def result(index: int) -> Iterator[Step]:
         found = call.out[index]
@@ -208,31 +195,23 @@ def _results(call: Call, group: int, groups: int) -> Iterator[Step]:
     if call.args[7]:  # transposed: columns for the input's gradient, and again for the weight's
         yield from result(0)
         if call.out[0] is not None:
-            yield columns
-            yield Step("cublas")
-            yield Step("free", "columns")
+            yield from scratch(*columns, "columns")
         yield from result(1)
         yield from result(2)
         if call.out[1] is not None:
-            yield columns
-            yield Step("cublas")
+            yield from scratch(*columns)
     elif x.dim() == 5 or any(step != 1 for step in call.args[6]):  # dilated; the sum of every sample for the bias
-        yield from result(0)
-        yield from result(1)
-        yield from result(2)
-        yield columns
-        yield Step("cublas")
+        for index in range(3):
+            yield from result(index)
+        yield from scratch(*columns)
         if call.out[2] is not None:
-            yield Step("alloc", "sum", nbytes(call.out[2]) // groups)
-            yield Step("free", "sum")
+            yield from scratch(("sum", nbytes(call.out[2]) // groups), "sum")
     else:
         one_pixel = math.prod(weight.shape[2:]) == 1
         yield from result(0)
         if call.out[0] is not None:
-            yield columns
-            yield Step("cublas")
+            yield from scratch(*columns)
         yield from result(2)
         yield from result(1)
         if call.out[0] is None and not one_pixel:
-            yield columns
-            yield Step("cublas")
+            yield from scratch(*columns)

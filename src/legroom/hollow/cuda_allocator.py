@@ -13,6 +13,7 @@ tests/hollow/fixtures).
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left, insort
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +65,14 @@ class Block:
         self.allocated = False
         self.prev: Block | None = None
         self.next: Block | None = None
+
+
+def _link(one: Block | None, other: Block | None) -> None:
+    """Make two blocks neighbours; None stands for the end of a segment."""
+    if one is not None:
+        one.next = other
+    if other is not None:
+        other.prev = one
 
 
 class _Pool:
@@ -251,10 +260,8 @@ class CachingAllocator:
         """Map the first `nbytes` of an unmapped block, merge them with free neighbours, and return the result."""
         if nbytes < hole.size:
             mapped = Block(hole.address, nbytes, pool)
-            mapped.prev, mapped.next = hole.prev, hole
-            if hole.prev is not None:
-                hole.prev.next = mapped
-            hole.prev = mapped
+            _link(hole.prev, mapped)
+            _link(mapped, hole)
             hole.address += nbytes
             hole.size -= nbytes
         else:
@@ -270,10 +277,8 @@ class CachingAllocator:
         elif size >= self.max_split or remaining <= SMALL_REQUEST_BYTES:
             return
         rest = Block(block.address + size, remaining, pool)
-        rest.prev, rest.next = block, block.next
-        if block.next is not None:
-            block.next.prev = rest
-        block.next = rest
+        _link(rest, block.next)
+        _link(block, rest)
         block.size = size
         pool.insert(rest)
 
@@ -284,15 +289,11 @@ class CachingAllocator:
             pool.remove(before)
             block.address = before.address
             block.size += before.size
-            block.prev = before.prev
-            if block.prev is not None:
-                block.prev.next = block
+            _link(before.prev, block)
         if after is not None and not after.allocated and after.mapped:
             pool.remove(after)
             block.size += after.size
-            block.next = after.next
-            if block.next is not None:
-                block.next.prev = block
+            _link(block, after.next)
         pool.insert(block)
         return block
 
@@ -314,9 +315,8 @@ class CachingAllocator:
 
     def empty_cache(self) -> bool:
         """Give back every cached segment that is free as a whole, then say that it is worth trying again."""
-        for pool in [
-            pool for (private, _), pools in self._pools.items() if private not in self._kept for pool in pools
-        ]:
+        used = [pools for (private, _), pools in self._pools.items() if private not in self._kept]
+        for pool in itertools.chain(*used):
             for block in list(pool.at.values()):
                 if self.expandable:
                     self._unmap(pool, block)
@@ -342,25 +342,13 @@ class CachingAllocator:
         self.released += high - low
         before, after = low - offset, offset + block.size - high
         hole = Block(block.address + before, high - low, pool, mapped=False)
-        hole.prev, hole.next = block.prev, block.next
-        if before:
-            left = Block(block.address, before, pool)
-            left.prev, left.next = block.prev, hole
-            if block.prev is not None:
-                block.prev.next = left
-            hole.prev = left
-            pool.insert(left)
-        elif block.prev is not None:
-            block.prev.next = hole
-        if after:
-            right = Block(hole.address + hole.size, after, pool)
-            right.prev, right.next = hole, block.next
-            if block.next is not None:
-                block.next.prev = right
-            hole.next = right
-            pool.insert(right)
-        elif block.next is not None:
-            block.next.prev = hole
+        left = [Block(block.address, before, pool)] if before else []
+        right = [Block(hole.address + hole.size, after, pool)] if after else []
+        for part in (*left, *right):
+            pool.insert(part)
+        row = [block.prev, *left, hole, *right, block.next]
+        for at in range(len(row) - 1):
+            _link(row[at], row[at + 1])
         self._join_holes(pool, hole)
 
     @staticmethod
@@ -368,16 +356,12 @@ class CachingAllocator:
         after = hole.next
         if after is not None and not after.mapped:
             hole.size += after.size
-            hole.next = after.next
-            if after.next is not None:
-                after.next.prev = hole
+            _link(hole, after.next)
             if pool.tail is after:
                 pool.tail = hole
         before = hole.prev
         if before is not None and not before.mapped:
             before.size += hole.size
-            before.next = hole.next
-            if hole.next is not None:
-                hole.next.prev = before
+            _link(before, hole.next)
             if pool.tail is hole:
                 pool.tail = before

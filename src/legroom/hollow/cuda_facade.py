@@ -16,6 +16,7 @@ from typing import Any, Callable
 import torch
 
 from . import card_files, generators, graphs, processes, streams
+from .card import nothing
 from .dispatching import Follower
 from .host_memory import default_device
 
@@ -203,53 +204,48 @@ def _answers(follower: Follower) -> dict[str, Callable[..., Any]]:
         allowed = int(value * card.plan.nbytes)
         card.limit_to(allowed if card.plan.limit is None else min(allowed, card.plan.limit))
 
-    def nothing(*_: Any, **__: Any) -> None:
-        return None
-
     def stats(index: int) -> Any:
         return follower.figures(index).memory_stats()
 
-    answers: dict[str, Callable[..., Any]] = {
-        "_cuda_init": nothing,
+    return {
+        **dict.fromkeys(_NOTHING, nothing),
+        **dict.fromkeys(_EXCHANGES, exchange),
         "_cuda_getDeviceCount": lambda: len(follower.cards),
         "_cuda_getDevice": lambda: here.device,
         "_cuda_setDevice": set_device,
-        "_cuda_exchangeDevice": exchange,
-        "_cuda_maybeExchangeDevice": exchange,
-        "_cuda_synchronize": nothing,
         "_cuda_emptyCache": empty_cache,
         "_cuda_memoryStats": stats,
         "_cuda_resetPeakMemoryStats": lambda index: follower.figures(index).reset_peaks(),
-        "_cuda_resetAccumulatedMemoryStats": nothing,
         "_cuda_setMemoryFraction": fraction,
         "_cuda_getMemoryFraction": lambda index: follower.card_at(index).fraction,
         "_cuda_getAllocatorBackend": lambda: "native",
-        "_cuda_ipc_collect": nothing,
-        "_host_emptyCache": nothing,
-        "_cuda_clearCublasWorkspaces": nothing,
         "_cuda_hostMemoryStats": dict,
-        "_accelerator_emptyHostCache": nothing,
         "_accelerator_getDeviceCapability": lambda index: {"supported_dtypes": set()},
         "_cuda_isInBadFork": lambda: not follower.following,
-        "_cuda_set_sync_debug_mode": nothing,
         "_cuda_get_sync_debug_mode": lambda: 0,
         "_accelerator_getAccelerator": lambda: torch.device("cuda") if follower.cards else None,
         "_accelerator_getDeviceIndex": lambda: here.device,
         "_accelerator_setDeviceIndex": set_device,
-        "_accelerator_exchangeDevice": exchange,
-        "_accelerator_maybeExchangeDevice": exchange,
-        "_accelerator_synchronizeDevice": nothing,
         "_accelerator_isAllocatorInitialized": lambda: True,
         "_accelerator_emptyCache": empty_cache,
         "_accelerator_getDeviceStats": stats,
         "_accelerator_resetPeakStats": lambda index: follower.figures(index).reset_peaks(),
-        "_accelerator_resetAccumulatedStats": nothing,
         "_accelerator_getMemoryInfo": lambda index: _memory_info(follower, index),
         "_get_accelerator": lambda check=False: torch.device("cuda"),
         "_scatter": _scattered,
         "_gather": _gathered,
     }
-    return answers
+
+
+_NOTHING = (
+    "_cuda_init", "_cuda_synchronize", "_cuda_resetAccumulatedMemoryStats", "_cuda_ipc_collect", "_host_emptyCache",
+    "_cuda_clearCublasWorkspaces", "_accelerator_emptyHostCache", "_cuda_set_sync_debug_mode",
+    "_accelerator_synchronizeDevice", "_accelerator_resetAccumulatedStats",
+)  # fmt: skip
+_EXCHANGES = (
+    "_cuda_exchangeDevice", "_cuda_maybeExchangeDevice", "_accelerator_exchangeDevice",
+    "_accelerator_maybeExchangeDevice",
+)  # fmt: skip
 
 
 _NO_HISTORY = (
@@ -265,16 +261,13 @@ def _memory_history(follower: Follower) -> dict[str, Any]:
     """
     said: list[bool] = []
 
-    def say_once() -> None:
+    def record(*_: Any, **__: Any) -> None:
         if not said:
             said.append(True)
             follower.journal.json("note", text=_NO_HISTORY)
 
-    def record(*_: Any, **__: Any) -> None:
-        say_once()
-
     def snapshot(*_: Any, **__: Any) -> dict[str, Any]:
-        say_once()
+        record()
         traces: list[Any] = [[] for _ in follower.cards]
         return {"segments": [], "device_traces": traces, "allocator_settings": {}, "external_annotations": []}
 
@@ -292,32 +285,20 @@ class NVMLError(Exception):
     """What `pynvml` raises."""
 
 
-class _Memory:
-    def __init__(self, total: int, free: int) -> None:
-        self.total, self.free, self.used = total, free, total - free
-
-
-class _Rates:
-    gpu = memory = 0
-
-
 def _nvml(follower: Follower) -> None:
     """Replace NVML's Python module, `pynvml`, if it is there to be imported."""
     if importlib.util.find_spec("pynvml") is None:
         return
     module: Any = types.ModuleType("pynvml")
 
-    def memory(handle: int, version: Any = None) -> _Memory:
-        card = follower.figures(handle)
-        return _Memory(card.plan.nbytes, card.free_bytes)
+    def memory(handle: int, version: Any = None) -> Any:
+        total, free = _memory_info(follower, handle)[::-1]
+        return types.SimpleNamespace(total=total, free=free, used=total - free)
 
     def device(index: int) -> int:
         if not 0 <= index < len(follower.cards):
             raise NVMLError("Invalid Argument")
         return index
-
-    def nothing(*_: Any) -> None:
-        return None
 
     def unknown(name: str) -> Any:
         if name.startswith("NVML_"):
@@ -331,7 +312,7 @@ def _nvml(follower: Follower) -> None:
     module.nvmlDeviceGetMemoryInfo = memory
     module.nvmlDeviceGetName = lambda handle: follower.cards[handle].plan.name
     module.nvmlDeviceGetIndex = lambda handle: handle
-    module.nvmlDeviceGetUtilizationRates = lambda handle: _Rates()
+    module.nvmlDeviceGetUtilizationRates = lambda handle: types.SimpleNamespace(gpu=0, memory=0)
     module.nvmlDeviceGetTemperature = lambda handle, sensor: 40
     module.nvmlDeviceGetPowerUsage = lambda handle: 50_000
     module.nvmlDeviceGetComputeRunningProcesses = lambda handle: []

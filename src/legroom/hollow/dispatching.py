@@ -103,7 +103,7 @@ class Follower(CardStorages):
         Raises:
             ValueRefused: it may not be.
         """
-        self.reads.add(what, self.sites.where, sets_size)
+        self.reads.add(what, sets_size)
 
     def dispatch(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run one operator of the program."""
@@ -284,19 +284,16 @@ class Follower(CardStorages):
             self.libraries.see(facts.name, args, out)
             self.here.card.leave(self.libraries.beside)
         if facts.doubt is not None:
-            self._doubt(facts, (args, kwargs, out))
+            what, size = facts.doubt
+            self.tell_doubt(what, size(args, kwargs, out))
         self.shadows.follow(func, facts, args, kwargs, out)
         return out
 
-    def _doubt(self, facts: Facts, tensors: Any) -> None:
-        what, size = facts.doubt
-        self.tell_doubt(what, size(*tensors), *self.sites.where())
-
-    def tell_doubt(self, what: str, nbytes: int, file: str, line: int) -> None:
+    def tell_doubt(self, what: str, nbytes: int) -> None:
         """Tell by how many bytes an operator's scratch may differ from what was requested; more than before only."""
         if self.recording and nbytes > self._doubts.get(what, 0):
             self._doubts[what] = nbytes
-            self.journal.json("doubt", what=what, nbytes=nbytes, file=file, line=line)
+            self.tell("doubt", what=what, nbytes=nbytes)
 
     def facts_of(self, func: Any) -> Facts:
         """Return what is known about an operator."""
@@ -350,8 +347,7 @@ class Follower(CardStorages):
             named["device"] = torch.device("cpu")
         if func not in self._unmodelled:
             self._unmodelled.add(func)
-            file, line = self.sites.where()
-            self.journal.json("unmodelled", what=str(func), file=file, line=line)
+            self.tell("unmodelled", what=str(func))
         return hollowed(self.shadows._compute(func, facts, given, named))
 
     def _resized(self, facts: Facts, args: Any, kwargs: Any) -> None:

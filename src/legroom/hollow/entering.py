@@ -75,6 +75,7 @@ def on_torch(journal: Any) -> Any:
         card,
         card_autocast,
         card_operators,
+        compiling,
         cuda_facade,
         dispatching,
         epochs,
@@ -103,7 +104,7 @@ def on_torch(journal: Any) -> Any:
     second_order.in_thread_of_card(follower)
     _autocasting(follower)
     _scaled_gradients(follower)
-    _eagerly(follower)
+    _kept(compiling.run_uncompiled(lambda: follower.tell("compile")))
     _threads(follower)
     _forks(follower)
     _optimizers(follower)
@@ -147,9 +148,8 @@ def _autocasting(follower: Any) -> None:
             follower.here.autocast = args[-1]
             if args[-1] and not card_autocast.can_follow() and not told:
                 told.append(True)
-                file, line = follower.sites.where()
                 what = f"autocast of torch {torch.__version__}, which computes in float32 here"
-                follower.journal.json("unmodelled", what=what, file=file, line=line)
+                follower.tell("unmodelled", what=what)
 
     module.set_autocast_enabled = set_enabled
 
@@ -168,46 +168,6 @@ def _scaled_gradients(follower: Any) -> None:
             record.origin = "isinf"
 
     module._amp_foreach_non_finite_check_and_unscale_ = checked
-
-
-def _eagerly(follower: Any) -> None:
-    """Run `torch.compile` eagerly."""
-    import functools
-
-    import torch
-
-    from .compiling import SAME_OPERATORS
-
-    def compiled(model: Any = None, **options: Any) -> Any:
-        if model is None:
-            return functools.partial(compiled, **options)
-        if not options.get("disable") and options.get("backend") not in SAME_OPERATORS:
-            file, line = follower.sites.where()
-            follower.journal.json("compile", file=file, line=line)
-        if isinstance(model, torch.nn.Module):
-            return _Compiled(model)
-        return model
-
-    class _Compiled(torch.nn.Module):
-        def __init__(self, module: Any) -> None:
-            super().__init__()
-            self._orig_mod = module
-
-        def forward(self, *args: Any, **kwargs: Any) -> Any:
-            return self._orig_mod(*args, **kwargs)
-
-        def __getattr__(self, name: str) -> Any:
-            if name == "_orig_mod":
-                return self._modules["_orig_mod"]
-            return getattr(self._orig_mod, name)
-
-    def in_place(self: Any, *args: Any, **kwargs: Any) -> None:
-        compiled(lambda: None, **kwargs)
-
-    torch.compile = compiled
-    torch.nn.Module.compile = in_place  # type: ignore[method-assign]
-    # counts generations of what compiled graphs keep, of which there are none; its module needs a CUDA build
-    torch.compiler.cudagraph_mark_step_begin = lambda: None
 
 
 def _threads(follower: Any) -> None:
@@ -308,16 +268,7 @@ def _roles(follower: Any, optimizer: Any) -> dict[str, list[int]]:
 
 
 def _endings(follower: Any) -> None:
-    before = sys.excepthook
-
-    def uncaught(kind: Any, error: Any, trace: Any) -> None:
-        if follower.following:
-            file, line = _last_user_line(follower, trace)
-            follower.journal.json("exception", type=kind.__name__, text=str(error)[:2000], file=file, line=line)
-        without_our_frames(error)
-        before(kind, error, error.__traceback__)
-
-    sys.excepthook = uncaught
+    tell_failure(follower.journal)
 
     def ended() -> None:
         if follower.following:
@@ -327,30 +278,35 @@ def _endings(follower: Any) -> None:
     atexit.register(ended)
 
 
+def tell_failure(journal: Any) -> None:
+    """Have the exception told that ends the program, and where it was raised."""
+    from .sites import last_user_line
+
+    before = sys.excepthook
+
+    def uncaught(kind: Any, error: Any, trace: Any) -> None:
+        if os.getpid() == journal.pid:
+            file, line = last_user_line(trace)
+            journal.json("exception", type=kind.__name__, text=str(error)[:2000], file=file, line=line)
+        without_our_frames(error)
+        before(kind, error, error.__traceback__)
+
+    sys.excepthook = uncaught
+
+
 def without_our_frames(error: Any) -> None:
     """Take the frames of this package off the tracebacks of an exception and of those that led to it."""
-    ours = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    from .sites import OURS
+
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         kept, trace = [], error.__traceback__
         while trace is not None:
-            if not trace.tb_frame.f_code.co_filename.startswith(ours):
+            if not trace.tb_frame.f_code.co_filename.startswith(OURS):
                 kept.append(trace)
             trace = trace.tb_next
         for one, following in zip(kept, [*kept[1:], None]):
             one.tb_next = following
         error.__traceback__ = kept[0] if kept else error.__traceback__
         error = error.__cause__ or error.__context__
-
-
-def _last_user_line(follower: Any, trace: Any) -> tuple[str, int]:
-    from . import sites
-
-    found = ("", 0)
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if sites._kind(file) == sites._USER or (not found[0] and file == "<string>"):  # python -c
-            found = file, trace.tb_lineno
-        trace = trace.tb_next
-    return found

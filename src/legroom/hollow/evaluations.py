@@ -39,7 +39,8 @@ class Evaluations:
     def look(self, steps: int) -> None:
         """Look at the program when the optimizer has made a step."""
         if steps == LOOKED_AT_STEP:
-            lines = {line for file in _files_under_way() for line in _calls_of_eval(file)}
+            files = {frame.f_code.co_filename for frame in sites.calls()}
+            lines = {line for file in files if sites.kind_of(file) == sites.USER for line in _calls_of_eval(file)}
             self._awaited = lines - self._reached
             if self._awaited:
                 file, line = min(self._awaited)
@@ -47,17 +48,6 @@ class Evaluations:
         elif self._awaited and not self._ended and self._awaited & self._reached:
             self._ended = True  # training goes on
             self._follower.journal.json("evaluation ended")
-
-
-def _files_under_way() -> set[str]:
-    """Return the files of the program's own code that is being executed."""
-    files, frame = set(), sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if sites._kind(file) == sites._USER:
-            files.add(file)
-        frame = frame.f_back  # type: ignore[assignment]
-    return files
 
 
 def _calls_of_eval(file: str) -> list[tuple[str, int]]:

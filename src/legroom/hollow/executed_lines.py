@@ -53,19 +53,18 @@ class ExecutedLines:
 
     def _under_way(self) -> list[tuple[str, int, int]]:
         """Return file, line and first line of the program's functions that are being executed, the innermost first."""
-        found, frame = [], sys._getframe(2)
-        while frame is not None:
+        found = []
+        for frame in sites.calls():
             code = frame.f_code
             if self._is_user(code):
                 found.append((code.co_filename, frame.f_lineno, code.co_firstlineno))
                 self._add(code, frame.f_lineno)
-            frame = frame.f_back  # type: ignore[assignment]
         return found
 
     def _is_user(self, code: Any) -> bool:
         found = self._users.get(code)
         if found is None:
-            found = self._users[code] = sites._kind(code.co_filename) == sites._USER
+            found = self._users[code] = sites.kind_of(code.co_filename) == sites.USER
         return found
 
     def _add(self, code: Any, line: int) -> None:
@@ -77,7 +76,7 @@ class ExecutedLines:
     def _begin(self) -> None:
         modules = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
         for file in modules:  # functions of these may be called later
-            if isinstance(file, str) and os.path.isabs(file) and sites._kind(file) == sites._USER:
+            if isinstance(file, str) and os.path.isabs(file) and sites.kind_of(file) == sites.USER:
                 self._new.setdefault(file, [])
         if _MONITORING is None:
             atexit.register(self._end)  # a trace function may not outlive our modules
@@ -108,11 +107,9 @@ class ExecutedLines:
         if sys.gettrace() is not None:  # ours already, or a debugger's
             return
         self._tracing, self._last_new = True, (time.monotonic(), self._steps)
-        frame: Any = sys._getframe(1)
-        while frame is not None:
+        for frame in sites.calls():
             if self._is_user(frame.f_code):
                 frame.f_trace = self._line
-            frame = frame.f_back
         sys.settrace(self._called)
 
     def _called(self, frame: Any, event: str, argument: Any) -> Any:

@@ -7,12 +7,13 @@ All interpreters of a program share the layer.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
 import stat
 import threading
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 GONE, FULL, SHARED = ".gone", "full", "shm"
 AS_THEY_ARE = ("/dev", "/proc", "/sys", "/run")
@@ -24,6 +25,11 @@ def shared_memory_made(folder: Any) -> list[str]:
         return os.listdir(os.path.join(folder, "layer", SHARED))
     except OSError:
         return []
+
+
+def failure(number: int, path: Any) -> OSError:
+    """Return the error that the kernel would answer with."""
+    return OSError(number, os.strerror(number), path)
 
 
 def _exists(path: str, look: Any = os.stat) -> bool:
@@ -128,14 +134,14 @@ class Layer:
         parent = os.path.dirname(name)
         self.refuse_if_full(name)
         if not os.access(self.found(parent), os.W_OK) and os.path.isdir(self.found(parent)):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+            raise failure(errno.EACCES, name)
         if os.path.isdir(self.found(parent)):
             self._folders(parent)
         return self.files + name
 
     def refuse_if_full(self, path: str) -> None:
         if os.path.exists(os.path.join(self.root, FULL)):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            raise failure(errno.ENOSPC, path)
 
     def _folders(self, name: str) -> None:
         if not os.path.isdir(self.files + name):
@@ -154,7 +160,7 @@ class Layer:
         if not os.path.lexists(seen):
             return self.place(name)
         if not os.access(seen, os.W_OK) and not os.path.islink(seen):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+            raise failure(errno.EACCES, name)
         if os.path.isdir(seen) and not os.path.islink(seen):
             self._folders(name)
         else:
@@ -223,20 +229,19 @@ class Entry:
         return self.stat(follow_symlinks=False).st_ino
 
 
-class Entries:
+class Entries(contextlib.AbstractContextManager["Entries"]):
+    """What `os.scandir` returns."""
+
     def __init__(self, entries: list[Entry]) -> None:
         self._entries = iter(entries)
 
-    def __iter__(self) -> Iterator[Entry]:
-        return self._entries
+    def __iter__(self) -> Entries:
+        return self
 
     def __next__(self) -> Entry:
         return next(self._entries)
 
-    def __enter__(self) -> Entries:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from .card import nothing
 from .dispatching import Follower
 
 _Base: Any = torch.Generator
@@ -35,8 +36,7 @@ def install(follower: Follower) -> None:
         def graphsafe_set_state(self, state: Any) -> None:
             self.set_state(state.get_state())
 
-        def set_offset(self, offset: int) -> None:
-            return None
+        set_offset = nothing
 
         def get_offset(self) -> int:
             return 0

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .card import nothing
 from .dispatching import Follower
 
 
@@ -40,8 +41,7 @@ def install(follower: Follower) -> dict[str, Any]:
             if self._pool is None:
                 raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
 
-        def instantiate(self) -> None:
-            return None
+        instantiate = register_generator_state = enable_debug_mode = nothing
 
         def reset(self) -> None:
             if self._pool is None:
@@ -54,12 +54,6 @@ def install(follower: Follower) -> dict[str, Any]:
 
         def pool(self) -> Any:
             return self._pool
-
-        def register_generator_state(self, generator: Any) -> None:
-            return None
-
-        def enable_debug_mode(self) -> None:
-            return None
 
         def debug_dump(self, debug_path: str) -> None:
             raise RuntimeError("torch.cuda.CUDAGraph.debug_dump is not simulated in a rehearsal")

@@ -22,6 +22,9 @@ import time
 from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any, Iterator
 
+from .run_length import Names, Unknown, source_tree
+from .sites import OURS, calls
+
 LEAST_ELEMENTS = 64
 LEAST_BYTES = 16  # of an element: less is a log of numbers, which takes its time to matter
 LOOKED_AT = 48  # elements
@@ -33,7 +36,6 @@ TELLER = "legroom_filling_buffers"  # a function of a module: its buffers that f
 LEAN_ERROR = 1.5  # what a row takes later, at most, of what it takes now: other policies see other things
 _CONTAINERS = frozenset((deque, list, dict, set, OrderedDict, defaultdict, Counter))
 _STORING = ("append", "appendleft", "extend", "insert", "push", "add", "setdefault")
-_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _SKIPPED = (type, type(sys), type(lambda: 0), type(len))
 
 
@@ -202,13 +204,11 @@ def _names(container: Any) -> Iterator[tuple[Any, str, Any]]:
             if isinstance(name, str):
                 module = isinstance(owner, type(sys))
                 yield (owner if module else sys.modules.get(type(owner).__module__)), name, None if module else owner
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if not frame.f_code.co_filename.startswith(_OURS):
+    for frame in calls():
+        if not frame.f_code.co_filename.startswith(OURS):
             for name, value in list(frame.f_locals.items()):
                 if value is container:
                     yield frame, name, None
-        frame = frame.f_back
 
 
 def _dicts_in_sight() -> Iterator[Any]:
@@ -216,13 +216,11 @@ def _dicts_in_sight() -> Iterator[Any]:
 
     Python's collector does not know dicts of texts and numbers.
     """
-    frame: Any = sys._getframe(1)
-    while frame is not None:
+    for frame in calls():
         names = frame.f_locals
-        for value in list(names.values()) if not frame.f_code.co_filename.startswith(_OURS) else ():
+        for value in list(names.values()) if not frame.f_code.co_filename.startswith(OURS) else ():
             held = [] if isinstance(value, _SKIPPED) else list((_attributes(value) or {}).values())
             yield from (each for each in (value, *held) if type(each) is dict)
-        frame = frame.f_back
 
 
 def _attributes(owner: Any) -> Any:
@@ -232,24 +230,17 @@ def _attributes(owner: Any) -> Any:
         return None
 
 
-def _source(owner: Any) -> tuple[str, ast.AST, int] | None:
+def _source(owner: Any) -> tuple[str, Any, int] | None:
     """Return file, syntax tree and lines before it: of a class, a module, or the code of a frame."""
     what = owner.f_code if inspect.isframe(owner) else owner if isinstance(owner, type(sys)) else type(owner)
     if inspect.isframe(owner) and owner.f_code.co_name == "<module>":
         what = sys.modules.get(owner.f_globals.get("__name__", ""), what)
     try:
-        lines, first = inspect.getsourcelines(what)
         file = inspect.getsourcefile(what) or ""
-        text = inspect.cleandoc("".join(lines)) if first == 0 else _dedented(lines)
-        return file, ast.parse(text), max(first - 1, 0)
-    except (OSError, TypeError, SyntaxError):
+    except TypeError:
         return None
-
-
-def _dedented(lines: list[str]) -> str:
-    import textwrap
-
-    return textwrap.dedent("".join(lines))
+    tree, first = source_tree(what)
+    return None if tree is None else (file, tree, first)
 
 
 def _text(node: ast.AST) -> str:
@@ -287,16 +278,11 @@ def _compared_with(tree: ast.AST, place: str, scope: Any, owner: Any) -> int | N
 
 def _number(node: ast.AST, scope: Any, owner: Any) -> int | None:
     """Return the value of a number or a dotted name, without calling anything."""
-    if isinstance(node, ast.Constant):
-        return node.value if type(node.value) is int else None
-    names = _text(node).split(".")
-    value: Any = None
-    if names[0] == "self":
-        value = owner
-    elif inspect.isframe(scope):
-        value = scope.f_locals.get(names[0], scope.f_globals.get(names[0]))
-    elif scope is not None:
-        value = vars(scope).get(names[0])
-    for name in names[1:]:
-        value = (_attributes(value) or {}).get(name)
+    if not isinstance(node, (ast.Constant, ast.Name, ast.Attribute)):
+        return None
+    names = (scope.f_locals, scope.f_globals) if inspect.isframe(scope) else ({}, getattr(scope, "__dict__", {}))
+    try:
+        value = Names(*names if owner is None else ({"self": owner}, names[1])).value(node)
+    except Unknown:
+        return None
     return value if type(value) is int else None

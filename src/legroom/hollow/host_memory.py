@@ -19,12 +19,13 @@ import sysconfig
 import time
 from typing import Any
 
+from .sites import OURS, calls
+
 LIBRARY = "LEGROOM_RESERVE"  # its path, where it is preloaded
 REFUSED = "refused"  # a file of the rehearsal's folder: requests that were refused, from C and from forked processes
 LEAST = 64 << 20
 HEAP_EVERY_S, HEAP_COST = 0.01, 100  # seconds between two samples of the heap, and times as long as one takes
 _STANDARD = os.path.join(sysconfig.get_paths()["stdlib"], "")
-_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _kept: list[Any] = []  # what C holds must not be collected
 
 
@@ -99,16 +100,14 @@ def _asking_lines() -> tuple[tuple[str, int], tuple[str, int]]:
     """Return the innermost line outside of NumPy, torch and the standard library, and outside of all packages."""
     arrays = [getattr(sys.modules.get(name), "__file__", None) for name in ("numpy", "torch")]
     skipped = tuple(os.path.join(os.path.dirname(file), "") for file in arrays if file)
-    frame: Any = sys._getframe(2)
     found = ("", 0)
-    while frame is not None:
+    for frame in calls():
         file = frame.f_code.co_filename
         installed = "site-packages" in file or "dist-packages" in file
-        if (installed or not file.startswith(_STANDARD)) and not file.startswith(("<", _OURS, *skipped)):
+        if (installed or not file.startswith(_STANDARD)) and not file.startswith(("<", OURS, *skipped)):
             found = found if found[0] else (file, frame.f_lineno)
             if not installed:
                 return found, (file, frame.f_lineno)
-        frame = frame.f_back
     return found, ("", 0)
 
 

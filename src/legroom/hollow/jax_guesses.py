@@ -13,10 +13,12 @@ Mirrors `ArrayImpl._value`, `device_get` and `tree_map` of jax 0.4.19 to 0.9.
 
 from __future__ import annotations
 
+import itertools
 import linecache
-import sys
 import weakref
-from typing import Any, Callable, Dict, Iterable, Tuple
+from typing import Any, Dict, Iterable, Tuple
+
+from .sites import calls, where
 
 MOST_BYTES = 64  # of what a program can look at to decide something
 FRAMES = 12  # from the array's method up to the statement that asks
@@ -28,8 +30,8 @@ Place = Tuple[str, int]
 class Guesses:
     """The arrays that are zeros instead of values, each with the function that did not compute it."""
 
-    def __init__(self, journal: Any, place: Callable[[], Place]) -> None:
-        self._journal, self._place = journal, place
+    def __init__(self, journal: Any) -> None:
+        self._journal = journal
         self._names: Dict[int, str] = {}
         self._told: set[Place] = set()
 
@@ -60,7 +62,7 @@ class Guesses:
     def _tell(self, array: Any) -> None:
         if array.dtype.kind not in "iub" or array.size * array.dtype.itemsize > MOST_BYTES or _decides_nothing():
             return
-        at = self._place()
+        at = where()
         if at in self._told:
             return
         self._told.add(at)
@@ -72,15 +74,11 @@ def _decides_nothing() -> bool:
     """Return whether it is an assert that asks, or a copy of a whole state."""
     from jax.tree_util import tree_leaves  # jax is there by now
 
-    frame: Any = sys._getframe(2)
-    for _ in range(FRAMES):
-        if frame is None:
-            return False
+    for frame in itertools.islice(calls(), 2, FRAMES + 2):
         code = frame.f_code
         if linecache.getline(code.co_filename, frame.f_lineno).lstrip().startswith("assert"):
             return True
         tree = frame.f_locals.get(COPIES.get(code.co_name, "")) if "/jax/_src/" in code.co_filename else None
         if tree is not None and sum(getattr(leaf, "nbytes", 0) for leaf in tree_leaves(tree)) >= STATE_BYTES:
             return True
-        frame = frame.f_back
     return False

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
+
+from .sites import OURS, USER, kind_of
 
 FILE = "lines"  # in place of all files
 FULL = "jax_include_full_tracebacks_in_locations"  # off in older versions, which then ask for one frame alone
 
 INSTALLED = f"{os.sep}site-packages{os.sep}"
-_OURS = os.path.dirname(os.path.abspath(__file__))
-
 
 Place = Tuple[str, int]  # of no file where there is none
 
@@ -30,14 +30,9 @@ def package_of(file: str) -> str:
 
 
 class Places:
-    """The lines of one lowered function, by their numbers from 1 on.
+    """The lines of one lowered function, by their numbers from 1 on."""
 
-    Args:
-        is_installed: whether a file is of a library.
-    """
-
-    def __init__(self, is_installed: Callable[[str], bool]) -> None:
-        self._is_installed = is_installed
+    def __init__(self) -> None:
         self._numbers: Dict[Tuple[Place, Place], int] = {}
         self._files: Dict[str, Tuple[bool, bool]] = {}  # whether it is of jax, Python or legroom, and of a library
         self._known: Dict[Any, int] = {}  # by traceback; 0 where it has no line
@@ -84,8 +79,8 @@ class Places:
         for code, instruction in zip(codes, at):
             file = code.co_filename
             if file not in self._files:
-                inner = not source_info_util.is_user_filename(file) or file.startswith(("<", _OURS))
-                self._files[file] = inner, self._is_installed(file)
+                inner = not source_info_util.is_user_filename(file) or file.startswith(("<", OURS))
+                self._files[file] = inner, kind_of(file) != USER
             inner, installed = self._files[file]
             if installed and not inner:
                 libraries.append((package_of(file), (code, instruction)))

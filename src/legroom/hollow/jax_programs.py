@@ -14,15 +14,15 @@ import json
 import mmap
 import os
 import sys
-import sysconfig
 import types
 from typing import Any, Dict, Iterator, List, Tuple
 
-from .entering import without_our_frames
+from .entering import tell_failure
 from .jax_counters import counters_of
 from .jax_guesses import Guesses
 from .jax_places import Places
 from .read_files import ReadFiles
+from .sites import leave_out, where
 
 MOST_OPERATIONS = 1e9  # elements computed: a second or so of a CPU
 MOST_BYTES = 64 << 20  # of arguments and results
@@ -33,9 +33,6 @@ DESCRIBED_CALLS = (0, 4, 36)  # older ones describe calls of CUDA's libraries wh
 WORKSPACE = 1 << 14  # elements, of cuSOLVER and cuBLAS in such a call
 CARDS = ("gpu", "cuda")
 SMALL, UNKNOWN = -1, -2  # in place of a number: functions that are run, and those that cannot be lowered for a GPU
-_INSTALLED = tuple(
-    os.path.join(folder, "") for name, folder in sysconfig.get_paths().items() if "lib" in name and folder
-)
 
 
 def on_jaxlib(journal: Any, jaxlib: Any) -> None:
@@ -73,35 +70,19 @@ def on_jax(journal: Any, jax: Any) -> None:
     """Follow jax, which has just been imported."""
     jax.config.update("jax_platforms", "cpu")  # also where the program asked for a card by a variable
     journal.json("jax", version=jax.__version__)
-    _tell_failure(journal)
+    leave_out(jax)
+    tell_failure(journal)
     try:
         _install(journal, jax)
     except (ImportError, AttributeError) as error:
         journal.json("unmodelled", what=f"jax {jax.__version__}, whose functions cannot be followed ({error})")
 
 
-def _tell_failure(journal: Any) -> None:
-    """Have the exception told that ends the program, and where it was raised."""
-    before = sys.excepthook
-
-    def uncaught(kind: Any, error: Any, trace: Any) -> None:
-        file, line = "", 0
-        while trace is not None:
-            if not _is_installed(trace.tb_frame.f_code.co_filename):
-                file, line = trace.tb_frame.f_code.co_filename, trace.tb_lineno
-            trace = trace.tb_next
-        journal.json("exception", type=kind.__name__, text=str(error)[:2000], file=file, line=line)
-        without_our_frames(error)
-        before(kind, error, error.__traceback__)
-
-    sys.excepthook = uncaught
-
-
 def _install(journal: Any, jax: Any) -> None:
     from jax._src import array, pjit
 
     call = pjit._pjit_call_impl_python
-    guesses = Guesses(journal, place)
+    guesses = Guesses(journal)
     guesses.watch(array.ArrayImpl)
     follower = Follower(journal, jax, call, guesses)
     pjit._get_fastpath_data = lambda *args, **kwargs: None
@@ -191,21 +172,21 @@ class Follower:
 
         number = sum(1 for _, each in self._known.values() if each >= 0)
         path = os.path.join(os.environ["LEGROOM_REHEARSAL_FOLDER"], f"program-{os.getpid()}-{number}.mlir")
-        where, line = place()
-        places = Places(_is_installed)
+        file, line = where()
+        places = Places()
         try:
             with places.in_locations(self._jax, mlir):
                 lowered = self._lowered(args, params, pjit, mlir)
-            with open(path, "wb") as file:
-                file.write(_portable(lowered.stablehlo(), mlir))
+            with open(path, "wb") as program:
+                program.write(_portable(lowered.stablehlo(), mlir))
             with open(f"{path}.lines", "w") as lines:
                 json.dump(places.rows, lines)
         except Exception as error:  # the program itself may be fine: it is ours that cannot follow it
             what = f"{params['name']}, which cannot be lowered for a GPU ({type(error).__name__}: {error})"[:400]
-            self._journal.json("unmodelled", what=what, file=where, line=line)
+            self._journal.json("unmodelled", what=what, file=file, line=line)
             return UNKNOWN
         self._journal.json(
-            "xla program", number=number, name=params["name"], path=path, file=where, line=line,
+            "xla program", number=number, name=params["name"], path=path, file=file, line=line,
             consts=sum(_nbytes(each) for each in getattr(lowered, "const_args", ())),
             foreign=sorted(set(_foreign_calls(params["jaxpr"].jaxpr))),
         )  # fmt: skip
@@ -243,7 +224,7 @@ class Follower:
             self._most[number] = live
             if files := self._files.fresh():
                 self._journal.json("read", files=files)
-            file, line = place()
+            file, line = where()
             self._journal.json("xla call", number=number, live=live, file=file, line=line)
         if is_step:
             self._journal.json("step", n=0)
@@ -252,7 +233,7 @@ class Follower:
         live = self._live()
         if live > self._highest + TELLING_BYTES:
             self._highest = live
-            file, line = place()
+            file, line = where()
             self._journal.json("xla live", live=live, file=file, line=line)
 
     def _hollow(self, aval: Any) -> Any:
@@ -361,23 +342,3 @@ def _address(array: Any) -> Any:
 def _nbytes(aval: Any) -> int:
     size, dtype = getattr(aval, "size", 0), getattr(aval, "dtype", None)
     return int(size) * int(getattr(dtype, "itemsize", 4))
-
-
-def _is_installed(file: str) -> bool:
-    """Return whether a file is of Python, of a library, or none."""
-    return "site-packages" in file or file.startswith((*_INSTALLED, "<"))
-
-
-def place() -> Tuple[str, int]:
-    """Return file and line of the user's code that is running; else of the library that calls jax."""
-    frame: Any = sys._getframe(1)
-    ours, library = os.path.dirname(os.path.abspath(__file__)), ("?", 0)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        installed = _is_installed(file)
-        if not installed and not file.startswith(ours):
-            return file, frame.f_lineno
-        if library[0] == "?" and installed and f"{os.sep}jax{os.sep}" not in file and not file.startswith("<"):
-            library = file, frame.f_lineno
-        frame = frame.f_back
-    return library

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
-import os
-import sys
 from typing import Any
 
+from .sites import where
+
 SIMULATORS = ("isaacgym", "isaacsim", "isaaclab", "omni")
-_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def on_extensions(journal: Any, module: Any) -> None:
@@ -26,7 +25,7 @@ def _refusing(build: Any, journal: Any) -> Any:
         with_cuda = kwargs.get("with_cuda") or kwargs.get("cuda_sources") or (inline and len(args) > 1 and args[1])
         if not with_cuda and not any(str(file).endswith((".cu", ".cuh")) for file in files):
             return build(name, *args, **kwargs)
-        file, line = importing_line()
+        file, line = where()
         what = f"the CUDA extension {name!r}, which needs a real GPU"
         journal.json("unmodelled", what=what, file=file, line=line)
         raise RuntimeError(f"{what}, cannot be rehearsed ({file}:{line})")
@@ -36,16 +35,5 @@ def _refusing(build: Any, journal: Any) -> Any:
 
 def on_simulator(journal: Any, module: Any) -> None:
     """Say that a simulator needs a real GPU; it may fail by itself later."""
-    file, line = importing_line()
+    file, line = where()
     journal.json("unmodelled", what=f"{module.__name__}, a simulator that needs a real GPU", file=file, line=line)
-
-
-def importing_line() -> tuple[str, int]:
-    """Return the innermost line that is neither ours nor the import system's."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith(("<", _OURS)) and "importlib" not in file and "cpp_extension" not in file:
-            return file, frame.f_lineno
-        frame = frame.f_back
-    return "", 0

@@ -2,7 +2,8 @@
 
 An operator that is one call in Python may allocate and free on the device before it returns. A program is a generator
 that says, in order, what is allocated (`alloc`), freed (`free`), and where the visible result comes (`out`); results it
-does not place come last, scratch it does not free is freed then, the last first. Found by comparing recorded request
+does not place come last, scratch it does not free is freed then, the last first. `scratch` writes such a sequence down:
+a name with its size is allocated, a name alone is freed. Found by comparing recorded request
 sequences of real runs (torch 2.14.1, CUDA 13, 2026-11) with the sequences followed here, and read off
 aten/src/ATen/native.
 """
@@ -71,8 +72,51 @@ def program(*operators: Any) -> Callable[[Program], Program]:
     return register
 
 
+SHAPES: dict[Any, Callable[..., Any]] = {}  # of results that the meta device does not know
+
+
+def shapes(*operators: Any) -> Callable[[Any], Any]:
+    def register(found: Any) -> Any:
+        SHAPES.update(dict.fromkeys(operators, found))
+        return found
+
+    return register
+
+
 def nbytes(tensor: torch.Tensor, itemsize: int | None = None) -> int:
     return tensor.numel() * (tensor.element_size() if itemsize is None else itemsize)
+
+
+OUT, CUBLAS = Step("out"), Step("cublas")
+
+
+def scratch(*steps: Step | tuple[str, int] | str) -> Iterator[Step]:
+    """Yield a request for each name with a size; a name alone is freed."""
+    for each in steps:
+        yield each if isinstance(each, Step) else Step("free", each) if isinstance(each, str) else Step("alloc", *each)
+
+
+def outs(call: Call, *order: int) -> Iterator[Step]:
+    """Yield the places of results, but for those that were not asked for."""
+    yield from (Step("out", str(index)) for index in order if call.out[index] is not None)
+
+
+def contiguous(**operands: torch.Tensor) -> Iterator[Step]:
+    """Yield copies of the operands that are not contiguous."""
+    yield from (Step("alloc", name, nbytes(each)) for name, each in operands.items() if not each.is_contiguous())
+
+
+# operators that take nothing, and make their results in another order than they return them
+for _operator, _order in {
+    _aten.nll_loss2d_forward.default: (1, 0),
+    _aten.native_dropout.default: (1, 0),  # Dropout.cu: the mask comes first
+    _aten._thnn_fused_lstm_cell.default: (2, 0, 1),  # RNN.cu: the gates' workspace comes first
+    _aten._thnn_fused_gru_cell.default: (1, 0),
+    # EmbeddingBag.cu, _embedding_bag_cuda: sizes of bags, the bag of every index, the result, where the largest are
+    _aten._embedding_bag.default: (2, 1, 0, 3),
+    _aten._embedding_bag_forward_only.default: (2, 1, 0, 3),
+}.items():
+    PROGRAMS[_operator] = lambda call, order=_order: outs(call, *order)  # type: ignore[misc]
 
 
 def _dims(tensor: torch.Tensor, dims: Any) -> list[int]:
@@ -89,24 +133,17 @@ def reduction(
         tuple(tensor.shape), tensor.stride(), _dims(tensor, dims), tensor.element_size(), accumulator, call.card,
         values_per_load=values_per_load,
     ):  # fmt: skip
-        yield Step("alloc", "partials", partials)
-        yield Step("alloc", "semaphores", semaphores)
-        yield Step("free", "semaphores")
-        yield Step("free", "partials")
+        yield from scratch(("partials", partials), ("semaphores", semaphores), "semaphores", "partials")
 
 
-@program(_aten.sum.dim_IntList, _aten.mean.dim, _aten.amax.default, _aten.amin.default)
+@program(
+    _aten.sum.dim_IntList, _aten.mean.dim, _aten.amax.default, _aten.amin.default, _aten.sum.default,
+    _aten.mean.default, _aten.max.default, _aten.min.default,
+)  # fmt: skip
 def _sum(call: Call) -> Iterator[Step]:
-    yield Step("out")
+    yield OUT
     yield from _cast_first(call)
     yield from reduction(call, call.args[0], call.arg(1, "dim"), _sum_bytes(call.out))
-
-
-@program(_aten.sum.default, _aten.mean.default, _aten.max.default, _aten.min.default)
-def _sum_all(call: Call) -> Iterator[Step]:
-    yield Step("out")
-    yield from _cast_first(call)
-    yield from reduction(call, call.args[0], None, _sum_bytes(call.out))
 
 
 def _sum_bytes(out: torch.Tensor) -> int:
@@ -118,13 +155,13 @@ def _sum_bytes(out: torch.Tensor) -> int:
     _aten._is_any_true.default,
 )  # fmt: skip
 def _any(call: Call) -> Iterator[Step]:
-    yield Step("out")
+    yield OUT
     yield from reduction(call, call.args[0], call.arg(1, "dim"), 1)
 
 
 @program(_aten.linalg_vector_norm.default)
 def _norm(call: Call) -> Iterator[Step]:
-    yield Step("out")
+    yield OUT
     yield from reduction(call, call.args[0], call.arg(2, "dim"), _sum_bytes(call.out))
 
 
@@ -139,18 +176,16 @@ def _cast_first(call: Call) -> Iterator[Step]:
 def _roll(call: Call) -> Iterator[Step]:
     # TensorTransformations.cpp, roll_common: one axis after the other; what each gives is kept until the last is done
     x = call.args[0]
-    if not x.is_contiguous():
-        yield Step("alloc", "copy", nbytes(x))
+    yield from contiguous(copy=x)
     for number in range(1, len(call.arg(2, "dims", ()))):
-        yield Step("alloc", f"{number} axes", nbytes(x))
-        yield Step("free", "copy")
-    yield Step("out")
+        yield from scratch((f"{number} axes", nbytes(x)), "copy")
+    yield OUT
 
 
 @program(_aten.cumsum.default, _aten.cumprod.default)
 def _running(call: Call) -> Iterator[Step]:
     # ReduceOps.cpp, impl_func_cum_ops: the input becomes what the result is
-    yield Step("out")
+    yield OUT
     if call.args[0].dtype != call.out.dtype:
         yield Step("alloc", "cast", nbytes(call.args[0], call.out.element_size()))
 
@@ -173,7 +208,7 @@ def _select(call: Call) -> Iterator[Step]:
 @program(_aten.std.correction, _aten.var.correction, _aten.var_mean.correction, _aten.std_mean.correction)
 def _spread(call: Call) -> Iterator[Step]:
     # WelfordData<float, int32_t>: mean, m2, n, nf; ReduceMomentKernel.cu loads two values at a time
-    yield Step("out")
+    yield OUT
     if not isinstance(call.out, torch.Tensor):
         yield Step("out", "1")
     yield from reduction(call, call.args[0], call.arg(1, "dim"), 16, values_per_load=2)
@@ -197,9 +232,9 @@ def _copies(*operands: torch.Tensor) -> Iterator[Step]:
 
 @program(_aten.mm.default)
 def _product(call: Call) -> Iterator[Step]:
-    yield Step("out")
+    yield OUT
     yield from _copies(*call.args[:2])
-    yield Step("cublas")
+    yield CUBLAS
 
 
 @program(_aten.bmm.default)
@@ -215,13 +250,13 @@ _OUTER_KERNEL = tuple(int(part) for part in torch.__version__.split(".")[:2]) >=
 
 @program(_aten.addmm.default, _aten.baddbmm.default, _aten._addmm_activation.default)
 def _added_product(call: Call) -> Iterator[Step]:
-    yield Step("out")
+    yield OUT
     yield from _copies(*call.args[1:3])
 
 
 @program(_aten.mv.default)
 def _product_with_vector(call: Call) -> Iterator[Step]:
-    yield Step("out")
+    yield OUT
     matrix, vector = call.args[:2]
     yield from _copies(matrix)
     if vector.numel() > 1 and vector.stride(0) == 0:
@@ -237,8 +272,7 @@ def _foreach_norm(call: Call) -> Iterator[Step]:
     tensors = call.args[0]
     chunks = max(-(-t.numel() // 65_536) for t in tensors)
     yield Step("alloc", "per chunk", len(tensors) * chunks * 4)
-    for index in range(len(tensors)):
-        yield Step("out", str(index))
+    yield from outs(call, *range(len(tensors)))
 
 
 @program(_aten.mse_loss.default, _aten.smooth_l1_loss.default)
@@ -265,7 +299,7 @@ def _entropy_loss(call: Call) -> Iterator[Step]:
 def _huber_loss(call: Call) -> Iterator[Step]:
     if call.arg(2, "reduction", 1) != 0:
         yield Step("alloc", "losses", nbytes(call.args[0]))
-        yield Step("out")
+        yield OUT
         yield from reduction(call, call.args[0], None, 4)
 
 
@@ -274,17 +308,11 @@ def _logits_loss(call: Call) -> Iterator[Step]:
     size = nbytes(call.args[0])
     yield Step("alloc", "log of sigmoid", size)
     if call.arg(4, "reduction", 1) == 0:
-        yield Step("out")
+        yield OUT
         return
     yield Step("alloc", "losses", size)
-    yield Step("out")
+    yield OUT
     yield from reduction(call, call.args[0], None, 4)
-
-
-@program(_aten.nll_loss2d_forward.default)
-def _pixel_loss(call: Call) -> Iterator[Step]:
-    yield Step("out", "1")
-    yield Step("out", "0")
 
 
 @program(_aten.log_sigmoid_forward.default)
@@ -296,14 +324,10 @@ def _log_sigmoid(call: Call) -> Iterator[Step]:
 @program(_aten.normal.Tensor_Tensor, _aten.normal.float_Tensor)
 def _normal(call: Call) -> Iterator[Step]:
     # DistributionTemplates.h: looks before and after whether a deviation is negative
-    for step in ("out", "free"):
+    for after in ([OUT], []):
         yield Step("alloc", "least", 4)
         yield from reduction(call, call.args[1], None, 4)
-        yield Step("alloc", "negative", 1)
-        yield Step("free", "negative")
-        yield Step("free", "least")
-        if step == "out":
-            yield Step("out")
+        yield from scratch(("negative", 1), "negative", "least", *after)
 
 
 @program(_aten.logsumexp.default)
@@ -313,59 +337,32 @@ def _logsumexp(call: Call) -> Iterator[Step]:
     size = nbytes(call.out)
     yield Step("alloc", "maxima", size)
     yield from reduction(call, x, dims, 4)
-    yield Step("alloc", "absolute", size)
-    yield Step("alloc", "infinite", call.out.numel())
-    yield Step("free", "infinite")
-    yield Step("free", "absolute")
-    yield Step("alloc", "differences", nbytes(x))
-    yield Step("out")
+    yield from scratch(("absolute", size), ("infinite", call.out.numel()), "infinite", "absolute")
+    yield from scratch(("differences", nbytes(x)), OUT)
     yield from reduction(call, x, dims, 4)
-    yield Step("free", "differences")
 
 
 @program(_aten.multinomial.default)
 def _multinomial(call: Call) -> Iterator[Step]:
     # Distributions.cpp, multinomial of one sample: checks (finite, not negative, sums above zero), then the exponential
     # trick argmax(p / q) with q drawn for every entry
-    probabilities = call.args[0]
-    rows = probabilities.numel() // probabilities.shape[-1]
-    yield Step("out")
-    yield Step("alloc", "max", 4)
-    yield Step("alloc", "min", 4)
-    yield Step("alloc", "finite", 1)
-    yield Step("alloc", "positive", 1)
-    yield Step("alloc", "valid", 1)
-    yield Step("free", "positive")
-    yield Step("free", "finite")
-    yield Step("alloc", "sums", 4 * rows)
-    yield Step("alloc", "zero", rows)
-    yield Step("alloc", "any zero", 1)
-    yield Step("free", "zero")
-    yield Step("free", "sums")
-    yield Step("alloc", "not", 1)
-    yield Step("free", "not")
-    yield Step("alloc", "q", nbytes(probabilities))
-    yield Step("free", "q")
-    yield Step("free", "any zero")
-    yield Step("free", "valid")
-    yield Step("free", "max")
-    yield Step("free", "min")
+    given = call.args[0]
+    rows = given.numel() // given.shape[-1]
+    return scratch(
+        OUT, ("max", 4), ("min", 4), ("finite", 1), ("positive", 1), ("valid", 1), "positive", "finite",
+        ("sums", 4 * rows), ("zero", rows), ("any zero", 1), "zero", "sums", ("not", 1), "not",
+        ("q", nbytes(given)), "q", "any zero", "valid", "max", "min",
+    )  # fmt: skip
 
 
 # -- shapes that the meta device does not know -----------------------------------------------------------------------
 
 
+@shapes(_aten._sample_dirichlet.default, _aten._standard_gamma.default)
 def _like_first(first: Any, *rest: Any, **options: Any) -> Any:
     return torch.empty_like(first)
 
 
+@shapes(_aten._fused_sgd_.default, _aten._fused_sgd_.tensor_lr)
 def _in_place(*args: Any, **options: Any) -> None:
     return None
-
-
-SHAPES: dict[Any, Callable[..., Any]] = {
-    _aten._sample_dirichlet.default: _like_first,
-    _aten._standard_gamma.default: _like_first,
-    _aten._fused_sgd_.default: _in_place,
-    _aten._fused_sgd_.tensor_lr: _in_place,
-}

@@ -15,16 +15,16 @@ refused unless the user says otherwise (`RunReads`).
 from __future__ import annotations
 
 import os
-import sys
 from typing import Any, Callable
 
 import torch
 
 from .records import Assumed, ValueRefused, Values
+from .sites import OURS, calls, where
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__))
 _BETWEEN = (  # a read and us
-    os.path.join(os.path.dirname(os.path.abspath(__file__)), ""),
+    OURS,
     *(os.path.join(_TORCH, each) for each in ("_tensor.py", "_ops.py", "_compile.py", os.path.join("utils", "_"))),
 )
 
@@ -54,7 +54,7 @@ class Assumptions:
     def known(self, what: str) -> None:
         """Hear of values that were given as they are."""
 
-    def add(self, what: str, where: Callable[[], tuple[str, int]], sets_size: bool) -> None:
+    def add(self, what: str, sets_size: bool) -> None:
         asker, (file, line) = reader(), where()
         key = (file, line, f"{what} {asker}")
         count = self._counts[key] = self._counts.get(key, 0) + 1
@@ -83,7 +83,7 @@ class RunReads:
     def known(self, what: str) -> None:
         self._note(reader(), f"{what} computed from observations of zeros")
 
-    def add(self, what: str, where: Callable[[], tuple[str, int]], sets_size: bool) -> None:
+    def add(self, what: str, sets_size: bool) -> None:
         """Note an answer.
 
         Raises:
@@ -108,10 +108,8 @@ class RunReads:
 
 def reader() -> tuple[str, int]:
     """Return file and line of the code that reads a value: of the program, of a library, or of torch's own Python."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
+    for frame in calls():
         file = frame.f_code.co_filename
         if not file.startswith(_BETWEEN) and not file.startswith("<"):
             return file, frame.f_lineno
-        frame = frame.f_back
     return "", 0

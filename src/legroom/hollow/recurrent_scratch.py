@@ -8,44 +8,21 @@ from typing import Any
 
 import torch
 
-from .op_scratch import SHAPES, Call, Step, nbytes, program, reduction
+from .op_scratch import OUT, Call, Step, nbytes, outs, program, reduction, scratch, shapes
 
 _aten = torch.ops.aten
 
 
-@program(_aten.native_dropout.default)
-def _dropout(call: Call) -> Iterator[Step]:
-    # Dropout.cu: the mask comes first
-    yield Step("out", "1")
-    yield Step("out", "0")
-
-
-@program(_aten._thnn_fused_lstm_cell.default)
-def _lstm_cell(call: Call) -> Iterator[Step]:
-    # RNN.cu: the gates' workspace comes first
-    for index in (2, 0, 1):
-        yield Step("out", str(index))
-
-
 @program(_aten._thnn_fused_lstm_cell_backward_impl.default)
 def _lstm_cell_backward(call: Call) -> Iterator[Step]:
-    for index in range(3):
-        if call.out[index] is not None:
-            yield Step("out", str(index))
+    yield from outs(call, 0, 1, 2)
     if call.out[2] is not None:
         yield from reduction(call, call.out[0], [0], 4)
 
 
-@program(_aten._thnn_fused_gru_cell.default)
-def _gru_cell(call: Call) -> Iterator[Step]:
-    yield Step("out", "1")
-    yield Step("out", "0")
-
-
 @program(_aten._thnn_fused_gru_cell_backward.default)
 def _gru_cell_backward(call: Call) -> Iterator[Step]:
-    for index in range(3):
-        yield Step("out", str(index))
+    yield from outs(call, 0, 1, 2)
     for gates, bias in ((0, 3), (1, 4)):
         if call.out[bias] is not None:
             yield Step("out", str(bias))
@@ -60,8 +37,7 @@ def _recurrent(call: Call) -> Iterator[Step]:
         yield Step("alloc", "input", nbytes(x))
     if dropout and training:
         yield Step("once", "state of cuDNN's dropout", _DROPOUT_STATE, first=8)
-    for index in range(3):
-        yield Step("out", str(index))
+    yield from outs(call, 0, 1, 2)
     if call.args[3] is None:
         yield Step("out", "4")  # weights that are no block are copied into one, which backward needs again
 
@@ -84,11 +60,8 @@ def _recurrent_backward(call: Call) -> Iterator[Step]:
     grad = call.args[7]
     if batch_first and grad is not None and not grad.transpose(0, 1).is_contiguous():
         yield Step("alloc", "output time first", nbytes(grad))
-    for index in range(3):
-        if call.out[index] is not None:
-            yield Step("out", str(index))
-    yield Step("free", "output time first")
-    yield Step("free", "input")
+    yield from outs(call, 0, 1, 2)
+    yield from scratch("output time first", "input")
     if copied:
         yield Step("alloc", "input again", nbytes(x))
     if call.out[3]:
@@ -109,26 +82,24 @@ def _pack(call: Call) -> Iterator[Step]:
             before = length
     yield Step("out", "0")
     yield Step("host", "1")
-    for number in range(batch):
-        yield Step("free", f"part {number}")
+    yield from scratch(*(f"part {number}" for number in range(batch)))
 
 
 @program(_aten._ctc_loss.default)
 def _ctc_loss(call: Call) -> Iterator[Step]:
     # LossCTC.cu: lengths of inputs and targets, where targets begin, then what is kept
-    for name in ("lengths", "target lengths", "offsets"):
-        yield Step("alloc", name, 8 * call.args[0].shape[1])
-    yield Step("out", "1")
-    yield Step("out", "0")
+    yield from _lengths(call.args[0])
+    yield from outs(call, 1, 0)
+
+
+def _lengths(log_probs: Any) -> Iterator[Step]:
+    return scratch(*((name, 8 * log_probs.shape[1]) for name in ("lengths", "target lengths", "offsets")))
 
 
 @program(_aten._ctc_loss_backward.default)
 def _ctc_loss_backward(call: Call) -> Iterator[Step]:
-    for name in ("lengths", "target lengths", "offsets"):
-        yield Step("alloc", name, 8 * call.args[1].shape[1])
-    yield Step("alloc", "log of beta", nbytes(call.args[6]))
-    yield Step("out")
-    yield Step("free", "log of beta")
+    yield from _lengths(call.args[1])
+    yield from scratch(("log of beta", nbytes(call.args[6])), OUT)
 
 
 def rnn_values(args: Any) -> int:
@@ -141,11 +112,13 @@ def rnn_values(args: Any) -> int:
 # -- shapes that the meta device does not know -----------------------------------------------------------------------
 
 
+@shapes(_aten._thnn_fused_lstm_cell.default)
 def _lstm_cell_shapes(gates: Any, hidden: Any, memory: Any, *bias: Any) -> Any:
     like = memory.new_empty
     return like(memory.shape), like(memory.shape), like(gates.shape)
 
 
+@shapes(_aten._thnn_fused_lstm_cell_backward_impl.default)
 def _lstm_cell_backward_shapes(grad: Any, grad_memory: Any, memory: Any, after: Any, gates: Any, bias: bool) -> Any:
     return (
         gates.new_empty(gates.shape),
@@ -154,16 +127,19 @@ def _lstm_cell_backward_shapes(grad: Any, grad_memory: Any, memory: Any, after: 
     )
 
 
+@shapes(_aten._thnn_fused_gru_cell.default)
 def _gru_cell_shapes(gates: Any, hidden: Any, state: Any, *bias: Any) -> Any:
     return state.new_empty(state.shape), state.new_empty((state.shape[0], 5 * state.shape[1]))
 
 
+@shapes(_aten._thnn_fused_gru_cell_backward.default)
 def _gru_cell_backward_shapes(grad: Any, workspace: Any, bias: bool) -> Any:
     rows, width = grad.shape
     gates = [grad.new_empty((rows, 3 * width)) for _ in range(2)]
     return (*gates, grad.new_empty((rows, width)), *(grad.new_empty(3 * width) if bias else None for _ in range(2)))
 
 
+@shapes(_aten._cudnn_rnn.default)
 def _recurrent_shapes(
     x: Any, weights: Any, per_layer: int, block: Any, hx: Any, cx: Any, mode: int, hidden: int, projected: int,
     layers: int, batch_first: bool, dropout: float, train: bool, bidirectional: bool, *rest: Any,
@@ -176,6 +152,7 @@ def _recurrent_shapes(
     return output.transpose(0, 1) if batch_first else output, state, memory, x.new_empty(0), block.detach()
 
 
+@shapes(_aten._cudnn_rnn_backward.default)
 def _recurrent_backward_shapes(x: Any, weights: Any, per_layer: int, block: Any, hx: Any, cx: Any, *rest: Any) -> Any:
     batch_first, mask = rest[8], rest[-1]
     shape = (x.shape[1], x.shape[0], x.shape[2]) if batch_first else x.shape
@@ -188,25 +165,13 @@ def _recurrent_backward_shapes(x: Any, weights: Any, per_layer: int, block: Any,
     return grad.transpose(0, 1) if batch_first else grad, hx.new_empty(hx.shape), memory, parts
 
 
+@shapes(_aten._ctc_loss.default)
 def _ctc_loss_shapes(log_probs: Any, targets: Any, lengths: Any, target_lengths: Any, *rest: Any) -> Any:
     steps, batch = log_probs.shape[:2]
     longest = max(target_lengths, default=0)
     return log_probs.new_empty((batch,)), log_probs.new_empty((batch, steps, 2 * longest + 1))
 
 
+@shapes(_aten._ctc_loss_backward.default)
 def _ctc_loss_backward_shapes(grad: Any, log_probs: Any, *rest: Any) -> Any:
     return log_probs.new_empty(log_probs.shape)
-
-
-SHAPES.update(
-    {
-        _aten._ctc_loss.default: _ctc_loss_shapes,
-        _aten._ctc_loss_backward.default: _ctc_loss_backward_shapes,
-        _aten._thnn_fused_lstm_cell.default: _lstm_cell_shapes,
-        _aten._thnn_fused_lstm_cell_backward_impl.default: _lstm_cell_backward_shapes,
-        _aten._thnn_fused_gru_cell.default: _gru_cell_shapes,
-        _aten._thnn_fused_gru_cell_backward.default: _gru_cell_backward_shapes,
-        _aten._cudnn_rnn.default: _recurrent_shapes,
-        _aten._cudnn_rnn_backward.default: _recurrent_backward_shapes,
-    }
-)

@@ -15,7 +15,7 @@ import stat
 import sys
 from typing import Any, Callable
 
-from .file_layer import SHARED, Entries, Entry, Layer
+from .file_layer import SHARED, Entries, Entry, Layer, failure
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _LOOKS = ("stat", "access", "statvfs", "getxattr", "listxattr")
@@ -41,8 +41,10 @@ class Redirection:
             for name in names:
                 if hasattr(os, name):
                     self._replace(name, self._mapped(getattr(os, name), how, follow))
-        for name in ("open", "unlink", "rmdir", "mkdir", "rename", "link", "symlink", "listdir", "scandir", "getcwd"):
+        for name in ("open", "rename", "link", "symlink", "listdir", "scandir", "getcwd"):
             self._replace(name, self._guarded(getattr(os, name), getattr(self, f"_{name}")))
+        for name, own in (("unlink", self._remove), ("rmdir", self._remove), ("mkdir", self._mkdir)):
+            self._replace(name, self._guarded(getattr(os, name), self._named(own)))
         for alias, name in (("remove", "unlink"), ("replace", "rename")):
             self._replace(alias, getattr(os, name))
         self._set(builtins, "open", self._guarded(builtins.open, self._python_open, counts_fd=True))
@@ -101,6 +103,17 @@ class Redirection:
         guarded.__name__ = original.__name__
         return guarded
 
+    def _named(self, own: Any) -> Any:
+        """Return `own`, which gets the name that the program means as well, where that is not left as it is."""
+
+        def named(original: Any, path: Any, *args: Any, dir_fd: int | None = None, **kwargs: Any) -> Any:
+            name = self.layer.name(path, dir_fd, False)
+            if name is None:
+                return original(path, *args, **kwargs, **({} if dir_fd is None else {"dir_fd": dir_fd}))
+            return own(original, name, path, *args, **kwargs)
+
+        return named
+
     def _audit(self, event: str, args: Any) -> None:
         """Refuse what came past the functions above: better a program that fails than a file that is lost."""
         if not (event == "open" or event in _AUDITED) or self.layer.busy:
@@ -122,10 +135,10 @@ class Redirection:
             return original(path, flags, mode, **({} if dir_fd is None else {"dir_fd": dir_fd}))
         there = layer.found(name)
         if not flags & WRITING or (os.path.isdir(there) and not flags & getattr(os, "O_TMPFILE", 0)):
-            return original(there if there != name else name, flags, mode)
+            return original(there, flags, mode)
         if os.path.lexists(there):
             if flags & os.O_EXCL and flags & os.O_CREAT:
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+                raise failure(errno.EEXIST, path)
             return original(layer.own(name, content=not flags & os.O_TRUNC), flags, mode)
         if not flags & os.O_CREAT:
             return original(there, flags, mode)
@@ -141,44 +154,23 @@ class Redirection:
         kwargs["opener"] = lambda path, flags: self._open(self._os_open, path, flags, 0o666)
         return original(file, mode, *args[:5], **kwargs)
 
-    def _unlink(self, original: Any, path: Any, *, dir_fd: int | None = None) -> None:
-        name = self.layer.name(path, dir_fd, False)
-        if name is None:
-            return original(path, **({} if dir_fd is None else {"dir_fd": dir_fd}))
-        there = self.layer.found(name)
-        if stat.S_ISDIR(os.lstat(there).st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    def _remove(self, original: Any, name: str, path: Any) -> None:
+        there, folder = self.layer.found(name), original.__name__ == "rmdir"
+        if stat.S_ISDIR(os.lstat(there).st_mode) != folder:
+            raise failure(errno.ENOTDIR if folder else errno.EISDIR, path)
+        if folder and self.layer.names(name):
+            raise failure(errno.ENOTEMPTY, path)
         self.layer.place(name)
         if there != name:
             original(there)
         self.layer.delete(name)
-        return None
 
-    def _rmdir(self, original: Any, path: Any, *, dir_fd: int | None = None) -> None:
-        name = self.layer.name(path, dir_fd, False)
-        if name is None:
-            return original(path, **({} if dir_fd is None else {"dir_fd": dir_fd}))
-        there = self.layer.found(name)
-        if not stat.S_ISDIR(os.lstat(there).st_mode):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
-        if self.layer.names(name):
-            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
-        self.layer.place(name)
-        if there != name:
-            original(there)
-        self.layer.delete(name)
-        return None
-
-    def _mkdir(self, original: Any, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
-        name = self.layer.name(path, dir_fd, False)
-        if name is None:
-            return original(path, mode, **({} if dir_fd is None else {"dir_fd": dir_fd}))
+    def _mkdir(self, original: Any, name: str, path: Any, mode: int = 0o777) -> None:
         original(self._new(name, path), mode)
-        return None
 
     def _new(self, name: str, path: Any) -> str:
         if os.path.lexists(self.layer.found(name)):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            raise failure(errno.EEXIST, path)
         return self.layer.place(name)
 
     def _rename(
@@ -189,11 +181,11 @@ class Redirection:
         if old is None and new is None:
             return original(src, dst)
         if old is None or new is None:
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), src)
+            raise failure(errno.EXDEV, src)
         os.lstat(layer.found(old))
         target = layer.found(new)
         if os.path.isdir(target) and not os.path.islink(target) and layer.names(new):
-            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), dst)
+            raise failure(errno.ENOTEMPTY, dst)
         own, place = layer.all_of(old), layer.place(new)
         original(own, place)
         layer.delete(new)
@@ -204,7 +196,7 @@ class Redirection:
         old = self.layer.name(src, kwargs.pop("src_dir_fd", None), False)
         new = self.layer.name(dst, kwargs.pop("dst_dir_fd", None), False)
         if old is None or new is None:
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), src)
+            raise failure(errno.EXDEV, src)
         original(self.layer.own(old), self._new(new, dst), **kwargs)
 
     def _symlink(self, original: Any, src: Any, dst: Any, *args: Any, dir_fd: int | None = None, **kwargs: Any) -> None:

@@ -15,7 +15,6 @@ import ast
 import builtins
 import inspect
 import operator
-import sys
 import textwrap
 from typing import Any, Iterator
 
@@ -33,7 +32,7 @@ _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _OPTIMIZED = 1  # a function's frame: its `f_locals` are a copy
 
 
-class _Unknown(Exception):
+class Unknown(Exception):
     """What an expression is cannot be told without running the program."""
 
 
@@ -69,11 +68,7 @@ class RunLength:
 
     def _loops(self) -> Iterator[tuple[Any, float | None, float | None]]:
         """Yield place, length and index of the loops that are under way, the outermost first; a length may be None."""
-        frames, frame = [], sys._getframe(1)
-        while frame is not None:
-            if sites._kind(frame.f_code.co_filename) != sites._SKIP:
-                frames.append(frame)
-            frame = frame.f_back  # type: ignore[assignment]
+        frames = [frame for frame in sites.calls() if sites.kind_of(frame.f_code.co_filename) != sites.SKIP]
         for each in reversed(frames):
             code = each.f_code
             if code.co_name.startswith("<") and code.co_name != "<module>":  # a comprehension is a loop, too
@@ -82,15 +77,16 @@ class RunLength:
                 yield (code, node.lineno, isinstance(node, ast.While)), *self._measured(node, each)
 
     def _measured(self, node: Any, frame: Any) -> tuple[float | None, float | None]:
-        names = _Names(frame)
+        names = Names(frame.f_locals, frame.f_globals)
         try:
             if isinstance(node, ast.While):
                 return names.compared(node)
             return names.length(node.iter), self._index(node, names)
-        except (_Unknown, ArithmeticError, TypeError, ValueError):
+        except (Unknown, ArithmeticError, TypeError, ValueError):
             return None, None
         finally:
-            names.forget()
+            if frame.f_code.co_flags & _OPTIMIZED and type(frame.f_locals) is dict:
+                frame.f_locals.clear()  # it would keep tensors alive that the program has let go of
 
     def _index(self, node: Any, names: Any) -> float | None:
         """Return how many iterations a `for` loop has come on."""
@@ -107,7 +103,7 @@ class RunLength:
                 return float(names.value(target))
             if type(names.value(over)).__module__.startswith("torch.utils.data"):
                 return float(self._follower.batches)
-        except (_Unknown, TypeError, ValueError):
+        except (Unknown, TypeError, ValueError):
             pass
         return None
 
@@ -115,21 +111,16 @@ class RunLength:
         """Return the loops of a frame's code around the line that is executed, the outermost first."""
         code = frame.f_code
         if code not in self._trees:
-            self._trees[code] = _tree(frame)
+            self._trees[code] = source_tree(frame)
         tree, first = self._trees[code]
         return _path(tree, frame.f_lineno - first) if tree is not None else []
 
 
-class _Names:
-    """Values of expressions in a frame, without running any of the program's code."""
+class Names:
+    """Values of expressions, by the names of a function and its module, without running any of the program's code."""
 
-    def __init__(self, frame: Any) -> None:
-        self._locals, self._globals = frame.f_locals, frame.f_globals
-        self._is_copy = bool(frame.f_code.co_flags & _OPTIMIZED) and type(self._locals) is dict
-
-    def forget(self) -> None:
-        if self._is_copy:  # it would keep tensors alive that the program has let go of
-            self._locals.clear()
+    def __init__(self, local: Any, module: Any) -> None:
+        self._locals, self._globals = local, module
 
     def value(self, node: Any) -> Any:
         if isinstance(node, ast.Constant):
@@ -141,8 +132,8 @@ class _Names:
         elif isinstance(node, ast.Attribute):
             owner = self.value(node.value)
             for place in (owner, *type(owner).__mro__):
-                found = getattr(place, "__dict__", {}).get(node.attr, _Unknown)
-                if found is not _Unknown and not hasattr(type(found), "__get__"):
+                found = getattr(place, "__dict__", {}).get(node.attr, Unknown)
+                if found is not Unknown and not hasattr(type(found), "__get__"):
                     return found
         elif isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
             return _ARITHMETIC[type(node.op)](self.number(node.left), self.number(node.right))
@@ -158,12 +149,12 @@ class _Names:
                 return self.length(node.args[0])
             if name not in self._globals and hasattr(builtins, name):
                 return _FUNCTIONS[name](*(self.number(each) for each in node.args))
-        raise _Unknown
+        raise Unknown
 
     def number(self, node: Any) -> Any:
         found = self.value(node)
         if type(found) not in (int, float):
-            raise _Unknown
+            raise Unknown
         return found
 
     def length(self, node: Any) -> float:
@@ -184,7 +175,7 @@ class _Names:
         total = getattr(found, "__dict__", {}).get("total")  # of tqdm
         if type(total) is int:
             return float(total)
-        raise _Unknown
+        raise Unknown
 
     def compared(self, node: Any) -> tuple[float | None, float | None]:
         """Return the end that a `while` loop counts to, and how far it has counted."""
@@ -199,13 +190,13 @@ class _Names:
                 counted, end = end, counted
             try:
                 return float(self.number(end)), float(self.number(counted))
-            except _Unknown:
+            except Unknown:
                 continue
-        raise _Unknown
+        raise Unknown
 
 
 def _raise() -> Any:
-    raise _Unknown
+    raise Unknown
 
 
 def _name(node: Any) -> str:
@@ -223,10 +214,10 @@ def _is_counted(node: Any) -> bool:
     return isinstance(node, ast.Call) and _name(node.func) == "enumerate" and len(node.args) == 1
 
 
-def _tree(frame: Any) -> tuple[Any, int]:
-    """Return the syntax tree of a frame's code and the lines before it; None where there is no source."""
+def source_tree(code: Any) -> tuple[Any, int]:
+    """Return the syntax tree of a class, a module or the code of a frame, and the lines before it; None without one."""
     try:
-        lines, first = inspect.getsourcelines(frame)
+        lines, first = inspect.getsourcelines(code)
         return ast.parse(textwrap.dedent("".join(lines))), max(first - 1, 0)
     except (OSError, TypeError, SyntaxError, ValueError, RecursionError):
         return None, 0

@@ -20,6 +20,8 @@ from typing import Any, Callable
 
 import torch
 
+from . import sites
+
 
 def in_thread_of_card(follower: Any) -> Callable[[], None]:
     """Run backward passes that build a graph in a thread of their own, until what is returned is called."""
@@ -61,7 +63,7 @@ class _CardThread:
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._main = threading.main_thread()
-        follower.sites.goes_on_with_caller(_CardThread._serve)
+        sites.working = _CardThread._serve.__code__
 
     def takes(self) -> bool:
         """Return whether work may be done there: a state of the caller's thread that the other lacks is none."""
@@ -78,7 +80,7 @@ class _CardThread:
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="backward", daemon=True)
             self._thread.start()
-        here, sites = self._follower.here, self._follower.sites
+        here = self._follower.here
         sites.caller = sys._getframe(1)
         try:
             self._works.put((work, {name: here.__dict__[name] for name in _OF_THREAD if name in here.__dict__}))

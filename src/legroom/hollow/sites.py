@@ -7,16 +7,14 @@ instruction, and become file and line only once. The `nn.Module` that was runnin
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import sysconfig
 import weakref
-from typing import Any, Callable
+from typing import Any, Callable, Iterator, List, Tuple
 
-import torch
-
-_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _INSTALLED = tuple(
     {
         os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + rest, "")
@@ -31,17 +29,75 @@ _INSTALLED = tuple(
 )
 _MOST_FRAMES = 4
 _LONGEST_CHAIN = 100
-_USER, _LIBRARY, _MODULE, _CALLED, _SKIP = 1, 2, 3, 4, 0
-_MODULE_CALL = torch.nn.Module._call_impl.__code__
+USER, LIBRARY, _MODULE, SKIP = 1, 2, 3, 0
+_skipped = {OURS}  # folders of ours, torch and jax
+working: Any = None  # the code of a thread of ours,
+caller: Any = None  # and the frame that it works for
+
+
+def leave_out(package: Any) -> None:
+    """Count a package's own code as no place from now on."""
+    _skipped.add(os.path.dirname(os.path.abspath(package.__file__)) + os.sep)
+    kind_of.cache_clear()
+
+
+@functools.cache
+def kind_of(file: str) -> int:
+    """Return whose code a file is: the user's, a library's, or nobody's who could be named."""
+    if file.startswith(tuple(_skipped)) or (file.startswith("<") and not file.startswith(("<stdin", "<ipython"))):
+        return SKIP
+    if f"{os.sep}site-packages{os.sep}" in file or f"{os.sep}dist-packages{os.sep}" in file:
+        return LIBRARY
+    return LIBRARY if file.startswith(_INSTALLED) else USER
+
+
+def calls() -> Iterator[Any]:
+    """Yield the frames of the calls under way, the innermost first, and after a thread of ours those it works for."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back if frame.f_code is not working else caller
+
+
+def where() -> Tuple[str, int]:
+    """Return file and line of the user's code that is running; else of the library that is."""
+    library = ("?", 0)
+    for frame in calls():
+        kind = kind_of(frame.f_code.co_filename)
+        if kind == USER:
+            return frame.f_code.co_filename, frame.f_lineno
+        if kind == LIBRARY and library[0] == "?":
+            library = frame.f_code.co_filename, frame.f_lineno
+    return library
+
+
+def chain() -> List[Tuple[str, int]]:
+    """Return file and line of every call under way outside of torch, the innermost first."""
+    places = ((frame.f_code.co_filename, frame.f_lineno) for frame in calls())
+    return [each for each in places if kind_of(each[0]) != SKIP][:_LONGEST_CHAIN]
+
+
+def last_user_line(trace: Any) -> Tuple[str, int]:
+    """Return the innermost line of a traceback that is the user's; `python -c` has no other file."""
+    found = ("", 0)
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if kind_of(file) == USER or (not found[0] and file == "<string>"):
+            found = file, trace.tb_lineno
+        trace = trace.tb_next
+    return found
 
 
 class Sites:
     """Numbers places; a new one is handed to `announce` (number, frames, module) first; without it all are place 0."""
 
     def __init__(self, announce: Callable[[int, list[list[Any]], str | None], None] | None) -> None:
+        import torch
+
+        leave_out(torch)
         self._announce = announce
-        self.caller: Any = None  # the frame that a thread of ours works for
-        self._kinds: dict[Any, int] = {_MODULE_CALL: _MODULE}
+        self._module_call = torch.nn.Module._call_impl.__code__
+        self._kinds: dict[Any, int] = {self._module_call: _MODULE}
         self._numbers: dict[Any, int] = {}
         self.asked: set[int] = set()
         self.first_asked: Callable[[], None] | None = (
@@ -62,17 +118,17 @@ class Sites:
             code = frame.f_code
             kind = kinds.get(code)
             if kind is None:
-                kind = kinds[code] = _kind(code.co_filename)
-            if kind == _USER:
+                kind = kinds[code] = kind_of(code.co_filename)
+            if kind == USER:
                 found.append((code, frame.f_lasti))
                 if len(found) == _MOST_FRAMES:
                     break
-            elif kind == _LIBRARY:
+            elif kind == LIBRARY:
                 if library is None:
                     library = (code, frame.f_lasti)
             elif kind == _MODULE and module is None and not found:
                 module = frame.f_locals.get("self")
-            frame = frame.f_back if kind != _CALLED else self.caller
+            frame = frame.f_back if code is not working else caller
         if not found and library is not None:
             found.append(library)
         key = (id(module), *found)
@@ -86,54 +142,15 @@ class Sites:
             self.first_asked()
         return number
 
-    def where(self) -> tuple[str, int]:
-        """Return file and line of the user's code that is running."""
-        frame: Any = sys._getframe(1)
-        library = ("?", 0)
-        while frame is not None:
-            kind = self._kinds.get(frame.f_code) or _kind(frame.f_code.co_filename)
-            if kind == _USER:
-                return frame.f_code.co_filename, frame.f_lineno
-            if kind == _LIBRARY and library[0] == "?":
-                library = frame.f_code.co_filename, frame.f_lineno
-            frame = frame.f_back if kind != _CALLED else self.caller
-        return library
-
-    def chain(self) -> list[tuple[str, int]]:
-        """Return file and line of every call under way outside of torch, the innermost first."""
-        frame: Any = sys._getframe(1)
-        found: list[tuple[str, int]] = []
-        while frame is not None and len(found) < _LONGEST_CHAIN:
-            kind = self._kinds.get(frame.f_code) or _kind(frame.f_code.co_filename)
-            if kind in (_USER, _LIBRARY):
-                found.append((frame.f_code.co_filename, frame.f_lineno))
-            frame = frame.f_back if kind != _CALLED else self.caller
-        return found
-
-    def goes_on_with_caller(self, function: Any) -> None:
-        """Let the places of a function be those of `caller`, for whom it works in another thread."""
-        self._kinds[function.__code__] = _CALLED
-
     def _path(self, module: Any) -> str:
         """Return where a module stands in the one that was called first, by name."""
         known = self._paths.get(module)
         if known is None:
-            root, frame = module, sys._getframe(1)
-            while frame is not None:
-                if frame.f_code is _MODULE_CALL:
-                    root = frame.f_locals.get("self", root)
-                frame = frame.f_back  # type: ignore[assignment]
+            called = [frame.f_locals.get("self") for frame in calls() if frame.f_code is self._module_call]
+            root = next((each for each in reversed(called) if each is not None), module)
             name = next((name for name, each in root.named_modules() if each is module), "")
             known = self._paths[module] = ".".join([type(root).__name__, *([name] if name else [])])
         return known
-
-
-def _kind(file: str) -> int:
-    if file.startswith((_OURS, _TORCH)) or (file.startswith("<") and not file.startswith(("<stdin", "<ipython"))):
-        return _SKIP
-    if f"{os.sep}site-packages{os.sep}" in file or f"{os.sep}dist-packages{os.sep}" in file:
-        return _LIBRARY
-    return _LIBRARY if file.startswith(_INSTALLED) else _USER
 
 
 def _line(code: Any, at: int) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .cuda_reduce import Card
-from .op_scratch import Call, Step, nbytes, program
+from .op_scratch import OUT, Call, Step, contiguous, nbytes, outs, program, scratch
 
 _aten = torch.ops.aten
 _ALIGNED = 256  # every part of a temporary begins at a multiple of it
@@ -58,8 +58,7 @@ def _sort(call: Call) -> Iterator[Step]:
     x = call.args[0]
     stable = len(call.args) > 1 and (call.args[1] is None or isinstance(call.args[1], bool)) and "dim" in call.kwargs
     dim = call.kwargs.get("dim", -1) if stable else call.arg(1, "dim", -1)
-    yield Step("out", "0")
-    yield Step("out", "1")
+    yield from outs(call, 0, 1)
     if x.dim() == 0 or x.numel() == 0:
         return
     length, key = x.shape[dim], x.element_size()
@@ -67,19 +66,16 @@ def _sort(call: Call) -> Iterator[Step]:
         yield Step("alloc", "positions", 8 * length)
         return
     if x.stride(dim) != 1 or not x.is_contiguous():
-        for name, size in (("input", nbytes(x)), ("values", nbytes(x)), ("indices", 8 * x.numel())):
-            yield Step("alloc", name, size)
+        yield from scratch(("input", nbytes(x)), ("values", nbytes(x)), ("indices", 8 * x.numel()))
     number, rows = x.numel(), x.numel() // length
     yield Step("alloc", "positions", 8 * number)
     if rows == 1:
         yield Step("alloc", "sort", radix_sort_bytes(number, key, 8 * key))
     elif rows < _FEW_ROWS:
-        yield Step("alloc", "order", 8 * number)
-        yield Step("alloc", "sorted", nbytes(x))
-        yield Step("alloc", "sort", radix_sort_bytes(number, key, 8 * key))
-        yield Step("free", "sort")
-        yield Step("free", "sorted")
-        yield Step("alloc", "sort by row", radix_sort_bytes(number, 8, _bits(rows)))
+        sort, by_row = radix_sort_bytes(number, key, 8 * key), radix_sort_bytes(number, 8, _bits(rows))
+        yield from scratch(
+            ("order", 8 * number), ("sorted", nbytes(x)), ("sort", sort), "sort", "sorted", ("sort by row", by_row)
+        )
     else:
         yield Step("alloc", "sort", _aligned(nbytes(x)) + _aligned(8 * number) + _ALIGNED - 1)
 
@@ -88,18 +84,16 @@ def _sort(call: Call) -> Iterator[Step]:
 def _randperm(call: Call) -> Iterator[Step]:
     # random keys are so wide that no two of them are likely to be the same
     number = call.args[0]
-    yield Step("out")
+    yield OUT
     if number == 0:
         return
-    yield Step("alloc", "seed", 8)
-    yield Step("free", "seed")
     wide = number - (6 * number * number + 1) / (12 * math.log(0.9))
     bits = min(64, math.ceil(math.log2(wide)))
     key = 4 if bits <= 32 else 8
-    yield Step("alloc", "positions", 8 * number)
-    yield Step("alloc", "keys", key * number)
-    yield Step("alloc", "sorted keys", key * number)
-    yield Step("alloc", "sort", radix_sort_bytes(number, key, bits))
+    yield from scratch(
+        ("seed", 8), "seed", ("positions", 8 * number), ("keys", key * number), ("sorted keys", key * number),
+        ("sort", radix_sort_bytes(number, key, bits)),
+    )  # fmt: skip
 
 
 @program(_aten.embedding.default)
@@ -108,7 +102,7 @@ def _embedding(call: Call) -> Iterator[Step]:
     indices = call.args[1]
     if indices.dim() > 1 and not indices.is_contiguous():
         yield Step("alloc", "indices", nbytes(indices))
-    yield Step("out")
+    yield OUT
 
 
 @program(_aten.embedding_dense_backward.default)
@@ -116,12 +110,9 @@ def _embedding_backward(call: Call) -> Iterator[Step]:
     # Embedding.cu, embedding_dense_backward_cuda: many indices are sorted, then summed in parts of ten
     grad, indices, symbols = call.args[:3]
     number, width = indices.numel(), grad.shape[-1]
-    if not grad.is_contiguous():
-        yield Step("alloc", "gradient", nbytes(grad))
-    if not indices.is_contiguous():
-        yield Step("alloc", "indices", nbytes(indices))
+    yield from contiguous(gradient=grad, indices=indices)
     if number <= _SORTED_INDICES:
-        yield Step("out")
+        yield OUT
         return
     yield from _summed_rows(number, width, symbols)
 
@@ -132,7 +123,7 @@ def _bag_backward(call: Call) -> Iterator[Step]:
     names = [each.name for each in _bag_arguments(len(call.args))]
     given = dict(zip(names, call.args)) | call.kwargs
     if given.get("mode") == _MAX or given.get("sparse"):
-        yield Step("out")
+        yield OUT
         return
     yield from _summed_rows(given["indices"].numel(), call.args[0].shape[-1], given["num_weights"])
 
@@ -146,52 +137,37 @@ def _bag_arguments(number: int) -> Any:
     return (both[0] if number > 10 else both[1])._schema.arguments
 
 
-@program(_aten._embedding_bag.default, _aten._embedding_bag_forward_only.default)
-def _bag(call: Call) -> Iterator[Step]:
-    # EmbeddingBag.cu, _embedding_bag_cuda: sizes of bags, the bag of every index, the result, where the largest are
-    for index in (2, 1, 0, 3):
-        yield Step("out", str(index))
-
-
 def _summed_rows(number: int, width: int, symbols: int) -> Iterator[Step]:
     """Yield what adding up rows by index takes: indices are sorted, and rows summed in parts of ten."""
-    for name in ("sorted", "order", "range"):
-        yield Step("alloc", name, 8 * number)
-    yield Step("alloc", "sort", radix_sort_bytes(number, 8, _bits(symbols)))
-    yield Step("free", "sort")
-    yield Step("free", "range")
-    yield Step("out")
-    yield Step("alloc", "segments", 8 * number)
-    yield Step("alloc", "number of segments", 8)
-    yield Step("alloc", "unique", 8 * number)
-    yield Step("alloc", "selection", scan_bytes(number, 320))
-    yield Step("free", "selection")
-    yield Step("free", "unique")
     segments = min(number, symbols)
-    yield Step("alloc", "parts per segment", 8 * segments)
-    yield Step("alloc", "offsets", 8 * segments)
-    yield Step("alloc", "scan", scan_bytes(segments, 896))
-    yield Step("free", "scan")
-    yield Step("alloc", "number of parts", 8)
     parts = number // 10 + segments
-    yield Step("alloc", "part offsets", 8 * parts)
     # long segments are added up in place, and what is kept is the segment of each part
     in_place = symbols * 30 <= number and symbols < 512
-    yield Step("alloc", "sums of parts", 8 * parts if in_place else 4 * parts * width)
+    yield from _sorted_indices(number, symbols)
+    yield from scratch(
+        "sort", "range", OUT, ("segments", 8 * number), ("number of segments", 8), ("unique", 8 * number),
+        ("selection", scan_bytes(number, 320)), "selection", "unique", ("parts per segment", 8 * segments),
+        ("offsets", 8 * segments), ("scan", scan_bytes(segments, 896)), "scan", ("number of parts", 8),
+        ("part offsets", 8 * parts), ("sums of parts", 8 * parts if in_place else 4 * parts * width),
+    )  # fmt: skip
+
+
+def _sorted_indices(number: int, symbols: int) -> Iterator[Step]:
+    size = 8 * number
+    sort = radix_sort_bytes(number, 8, _bits(symbols))
+    return scratch(("sorted", size), ("order", size), ("range", size), ("sort", sort))
 
 
 def nonzero_steps(number: int, card: Card) -> Iterator[Step]:
     """Yield what finding the positions that a mask chooses takes, before they are written down (Nonzero.cu)."""
-    yield Step("alloc", "count", 4)
     # five waves of eight blocks per multiprocessor leave a sum each
-    yield Step("alloc", "sums", 1 if number <= _SMALL_SORT else 4 * 40 * card.multiprocessors + _ALIGNED - 1)
-    yield Step("free", "sums")
-    yield Step("alloc", "selection", scan_bytes(number, 640, 8))
+    sums = 1 if number <= _SMALL_SORT else 4 * 40 * card.multiprocessors + _ALIGNED - 1
+    return scratch(("count", 4), ("sums", sums), "sums", ("selection", scan_bytes(number, 640, 8)))
 
 
 @program(_aten.cumsum.default)
 def _cumsum(call: Call) -> Iterator[Step]:
-    yield Step("out")
+    yield OUT
     x = call.args[0]
     if x.numel() > 1 and max(x.shape) == x.numel():  # one row: cub's scan
         wide = call.out.element_size() == 8
@@ -206,22 +182,16 @@ def index_put_steps(x: Any, indices: Any, values: Any) -> Iterator[Step]:
     if number == 0:
         return
     for place, index in enumerate(given):
-        yield Step("alloc", f"wrapped {place}", 8 * index.numel())
-        yield Step("alloc", f"linear {place}", 8 * index.numel())
-        yield Step("free", f"wrapped {place}")
-        if place:
-            yield Step("free", f"linear {place}")
-    if not values.is_contiguous():
-        yield Step("alloc", "values", nbytes(values))
-    for name in ("sorted", "order", "range"):
-        yield Step("alloc", name, 8 * number)
+        wrapped, linear, size = f"wrapped {place}", f"linear {place}", 8 * index.numel()
+        yield from scratch((wrapped, size), (linear, size), wrapped, *([linear] if place else []))
+    yield from contiguous(values=values)
     covered = [dim for dim, each in enumerate(indices) if each is not None]
     slots = math.prod(x.shape[: covered[-1] + 1])
-    yield Step("alloc", "sort", radix_sort_bytes(number, 8, _bits(slots)))
+    yield from _sorted_indices(number, slots)
 
 
 @program(_aten.index_put.default, _aten.index_put_.default, _aten._index_put_impl_.default)
 def _index_put(call: Call) -> Iterator[Step]:
-    yield Step("out")
+    yield OUT
     if call.arg(3, "accumulate", False) and all(i is None or i.dtype == torch.int64 for i in call.args[1]):
         yield from index_put_steps(call.args[0], call.args[1], call.args[2])

@@ -60,10 +60,8 @@ class SparseTensors:
         sparse = next(each for each in args if isinstance(each, torch.Tensor) and each.layout is not torch.strided)
         found = self._table.get(name) if sparse.layout is torch.sparse_coo else None
         if found is None:
-            file, line = self._follower.sites.where()
             what = f"{func} of a sparse tensor ({str(sparse.layout).replace('torch.', '')})"
-            self._follower.journal.json("unmodelled", what=what, file=file, line=line)
-            raise RuntimeError(f"{what} is not simulated in a rehearsal ({file}:{line})")
+            raise self._follower.refused(what)
         record = self._follower.record_of(sparse)
         if record is not None:
             self._follower.here.card = record.card
@@ -134,7 +132,7 @@ class SparseTensors:
         entries = _parts(sorted_one)[0].shape[1]
         rows, columns = _empty((one.shape[0] + 1,), torch.int32), _empty((entries,), torch.int32)
         del columns, rows, sorted_one
-        self._unsure("cuSPARSE's workspace", 4 * entries)
+        self._follower.tell_doubt("cuSPARSE's workspace", 4 * entries)
         return out
 
     def scaled(self, x: Any, by: Any = None, **rest: Any) -> Any:
@@ -187,10 +185,6 @@ class SparseTensors:
             return int(indices.shape[1]), None
         known = torch.unique(twin, dim=1)
         return int(known.shape[1]), known
-
-    def _unsure(self, what: str, nbytes: int) -> None:
-        file, line = self._follower.sites.where()
-        self._follower.tell_doubt(what, nbytes, file, line)
 
 
 def _parts(x: Any) -> tuple[Any, Any]:

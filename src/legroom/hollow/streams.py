@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from .card import nothing
 from .dispatching import Follower
 
 
@@ -41,14 +42,7 @@ def install(follower: Follower) -> dict[str, Any]:
             self.cuda_stream = self.native_handle = self.stream_id
             self._before: list[Stream] = []
 
-        def wait_event(self, event: Any) -> None:
-            return None
-
-        def wait_stream(self, stream: Any) -> None:
-            return None
-
-        def synchronize(self) -> None:
-            return None
+        wait_event = wait_stream = synchronize = nothing
 
         def query(self) -> bool:
             return True
@@ -96,14 +90,10 @@ def install(follower: Follower) -> dict[str, Any]:
             self.device = stream.device
             self._at = time.perf_counter()
 
-        def wait(self, stream: Any = None) -> None:
-            return None
+        wait = synchronize = nothing
 
         def query(self) -> bool:
             return True
-
-        def synchronize(self) -> None:
-            return None
 
         def elapsed_time(self, end_event: Any) -> float:
             if self._at is None or end_event._at is None:

@@ -256,9 +256,8 @@ def _moves(follower: Follower) -> None:
 
     def record_stream(self: Any, stream: Any) -> None:
         if hollow(follower, self) and stream != torch.cuda.current_stream():  # on its own stream it has no effect
-            file, line = follower.sites.where()
             what = "record_stream, which keeps a block until another stream is done with it"
-            follower.journal.json("unmodelled", what=what, file=file, line=line)
+            follower.tell("unmodelled", what=what)
 
     tensor.record_stream = record_stream
     _leaving(follower)
@@ -275,16 +274,11 @@ def _leaving(follower: Follower) -> None:
     top: Any = torch
     packed, shared, reduced = tensor.__dlpack__, tensor.share_memory_, reductions.reduce_tensor
 
-    def refuse(what: str) -> Any:
-        file, line = follower.sites.where()
-        follower.journal.json("unmodelled", what=what, file=file, line=line)
-        raise RuntimeError(f"{what} is not simulated in a rehearsal ({file}:{line})")
-
     def dlpack(self: Any, *args: Any, dl_device: Any = None, **kwargs: Any) -> Any:
         if not hollow(follower, self):
             return packed(self, *args, **kwargs, **({} if dl_device is None else {"dl_device": dl_device}))
         if dl_device is None or int(dl_device[0]) != _ON_HOST:
-            return refuse("dlpack of a tensor on the GPU")
+            raise follower.refused("dlpack of a tensor on the GPU")
         return packed(self.detach().cpu(), **{name: kwargs[name] for name in ("max_version",) if name in kwargs})
 
     def share_memory(self: Any) -> Any:
@@ -292,7 +286,7 @@ def _leaving(follower: Follower) -> None:
 
     def reduce(each: Any) -> Any:
         if hollow(follower, each):
-            return refuse("sending a tensor on the GPU to another process (CUDA IPC)")
+            raise follower.refused("sending a tensor on the GPU to another process (CUDA IPC)")
         return reduced(each)
 
     to_dlpack, from_dlpack = module.to_dlpack, module.from_dlpack

@@ -227,7 +227,7 @@ def test_a_program_that_fails_after_its_training_repeated_is_known_until_there(
     )
     command = [sys.executable, str(script)]
     found = rehearse(command, RehearsalPlan(CARD), output="kept")
-    said = "the program ended with ZeroDivisionError: float division by zero at train.py:21, after 6 calls of large "
+    said = "the program ended with ZeroDivisionError: float division by zero at train.py:21, after 6 large calls"
     assert (found.stopped, found.exit_code) == ("repeats", 1)
     assert any(note.startswith(said) for note in found.notes), found.notes
     assert predicted(found, Budget(64 * GIB, CARD.total)).fits is True

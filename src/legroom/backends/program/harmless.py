@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
+from legroom.backends.program.source import KEEPING, Function, name_of, own_nodes, root_of
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -47,27 +49,7 @@ _TABLES = _words("""
 CONFIG = _words("""
     args cfg conf config flags hp hparams opt options opts settings
 """)
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 DEEP = 12  # calls of the program's own functions that are followed
-
-
-def name_of(node: ast.expr) -> str:
-    """Return the last name of what is called or assigned: `step` of `a.b.step`; empty where it has none."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def root_of(node: ast.expr) -> str:
-    """Return the first name of a chain: `a` of `a.b[0].step()`."""
-    while not isinstance(node, ast.Name):
-        if isinstance(node, ast.Attribute | ast.Subscript | ast.Starred):
-            node = node.value
-        elif isinstance(node, ast.Call):
-            node = node.func
-        else:
-            return ""
-    return node.id
 
 
 class Judge:
@@ -207,7 +189,7 @@ class Judge:
             return depth < DEEP and not any(
                 self.may_allocate(each, depth + 1) for function in self.functions[name] for each in function.body
             )
-        if name in ("append", "add", "extend", "insert", "put", "update", "setdefault"):
+        if name in KEEPING:
             return all(map(self.is_number, call.args)) or root in _MODULES
         if (
             name == "load_state_dict"
@@ -222,17 +204,6 @@ class Judge:
             or root in _MODULES
             or (isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Constant | ast.JoinedStr))
         )
-
-
-def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and what is in it, but for functions and classes that it only defines."""
-    todo = [node]
-    while todo:
-        each = todo.pop()
-        if isinstance(each, Function | ast.ClassDef | ast.Lambda | ast.Raise | ast.Assert):
-            continue
-        yield each
-        todo.extend(ast.iter_child_nodes(each))
 
 
 def _parameters(function: Function, calls: Sequence[ast.Call]) -> Iterator[tuple[str, ast.expr | None]]:

@@ -13,28 +13,16 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import lru_cache
-from pathlib import Path
 
 from legroom.backends.program.card_books import Block, ProcessBook
 from legroom.backends.program.journals import Site
+from legroom.backends.program.source import KEEPING, Function, covers, name_of, parsed
 from legroom.model.rehearsal import Leak
 
 WARM_UP = 2  # iterations in which optimizers make their state
 LEAST_SURVIVORS = 4  # iterations whose blocks are still there
 SHARE = 0.6  # of the iterations in which the line asked for memory
 EARLY = 10  # iterations in which what is made once may be made
-STORING_CALLS = {
-    "append",
-    "appendleft",
-    "extend",
-    "add",
-    "insert",
-    "update",
-    "put",
-    "setdefault",
-    "push",
-}
 READING_CALLS = {"item", "tolist", "numpy", "cpu", "float", "int", "backward", "size", "dim"}
 
 
@@ -82,7 +70,7 @@ def _leaks_rarely(book: ProcessBook, site: int, blocks: list[Block]) -> bool:
 
 def _is_collected(file: str, line: int) -> bool:
     """Return whether what the statement at `line` makes is put into a container, beside what is in it."""
-    tree, held = _parsed(file), storing_line(file, line)
+    tree, held = parsed(file), storing_line(file, line)
     statement = None if tree is None or held is None else _statement_at(tree, held)[1]
     if isinstance(statement, ast.Assign):
         keys = [target.slice for target in statement.targets if isinstance(target, ast.Subscript)]
@@ -106,7 +94,7 @@ def _held_at(sites: list[Site]) -> tuple[tuple[str, int], tuple[str, int]]:
 
 def storing_line(file: str, line: int) -> int | None:
     """Return the line that stores what the statement at `line` makes, None where the source does not tell."""
-    tree = _parsed(file)
+    tree = parsed(file)
     if tree is None:
         return None
     scope, statement = _statement_at(tree, line)
@@ -125,8 +113,7 @@ def _stored_by_callee(tree: ast.Module, statements: Sequence[ast.stmt], names: s
     """Return the line of a function of this file that is given one of the names and stores it."""
     calls = [node for statement in statements for node in ast.walk(statement) if isinstance(node, ast.Call)]
     for call in calls:
-        called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        for function in _functions(tree, called):
+        for function in _functions(tree, name_of(call.func)):
             given = _parameters_given(call, function, names)
             if given and (line := _storing_in(function, given)):
                 return line
@@ -163,21 +150,13 @@ def _storing_in(function: ast.FunctionDef, names: set[str]) -> int | None:
     return next((node.lineno for node in statements if _stores(node, names)), None)
 
 
-@lru_cache(maxsize=64)
-def _parsed(file: str) -> ast.Module | None:
-    try:
-        return ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return None
-
-
 def _statement_at(tree: ast.Module, line: int) -> tuple[ast.AST, ast.stmt | None]:
     """Return the innermost function around a line, and the statement on it that has no body of its own."""
     scope: ast.AST = tree
     found: ast.stmt | None = None
     for node in ast.walk(tree):  # outer ones come before inner ones
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, ast.stmt) and covers(node, line):
+            if isinstance(node, Function):
                 scope = node
             elif not _has_body(node):
                 found = node
@@ -197,7 +176,7 @@ def _stores(statement: ast.stmt, names: set[str] | None) -> bool:
         return kept and _mentions(statement.value, names)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         call = statement.value
-        if isinstance(call.func, ast.Attribute) and call.func.attr in STORING_CALLS:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in KEEPING:
             given = [*call.args, *(keyword.value for keyword in call.keywords)]
             return any(_mentions(argument, names) for argument in given)
     return False
@@ -206,12 +185,10 @@ def _stores(statement: ast.stmt, names: set[str] | None) -> bool:
 def _mentions(node: ast.expr, names: set[str] | None) -> bool:
     """Return whether an expression hands on a tensor of that name, and not only a number read from it."""
     if isinstance(node, ast.Call):
-        function = node.func
-        called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        if called in READING_CALLS:
+        if name_of(node.func) in READING_CALLS:
             return False
         inner = [*node.args, *(keyword.value for keyword in node.keywords)]
-        inner += [function.value] if isinstance(function, ast.Attribute) else []
+        inner += [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return names is None or any(_mentions(each, names) for each in inner)
     if isinstance(node, ast.Name):
         return names is None or node.id in names

@@ -18,15 +18,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from legroom.backends.program.journals import Frame, Site
+from legroom.backends.program.source import Function, assigned, covers, name_of, parsed
 
 STEPS_AFTER = 2
 _CATCH_IT = {"Exception", "BaseException", "RuntimeError", "MemoryError", "OutOfMemoryError", "AcceleratorError"}
-_NOT_THE_WORK = {"print", "empty_cache", "collect", "zero_grad", "len", "int", "max", "min", "float", "str"}
+_NOT_THE_WORK = {"", "print", "empty_cache", "collect", "zero_grad", "len", "int", "max", "min", "float", "str"}
 Span = tuple[str, int, int]  # file, first and last line
 
 
@@ -89,29 +88,15 @@ def find_retry(chain: Sequence[tuple[str, int]]) -> Span | None:
     return None
 
 
-def _tree(file: str) -> ast.AST | None:
-    try:
-        return _parsed(file, Path(file).stat().st_mtime_ns)
-    except OSError:
-        return None
-
-
-@lru_cache(maxsize=64)
-def _parsed(file: str, changed: int) -> ast.AST | None:
-    try:
-        return ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return None
-
-
 def _around(file: str, line: int) -> Iterator[tuple[ast.AST, list[ast.AST]]]:
     """Yield the statements of a line's function that are around it, the innermost first, each with those around it."""
-    node, path = _tree(file), list[ast.AST]()
+    node: ast.AST | None = parsed(file)
+    path = list[ast.AST]()
     while node is not None:
-        path = [] if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) else path
+        path = [] if isinstance(node, Function | ast.Lambda) else path
         path.append(node)
         inner = (each for each in ast.walk(node) if each is not node and isinstance(each, ast.stmt | ast.ExceptHandler))
-        node = next((each for each in inner if each.lineno <= line <= (each.end_lineno or each.lineno)), None)
+        node = next((each for each in inner if covers(each, line)), None)
     for at in range(len(path) - 1, -1, -1):
         yield path[at], path[:at]
 
@@ -121,11 +106,8 @@ def _is_in(body: Sequence[ast.stmt], line: int) -> bool:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {
-        each.attr if isinstance(each, ast.Attribute) else each.id
-        for each in ast.walk(node)
-        if isinstance(each, ast.Attribute | ast.Name) and isinstance(each.ctx, ast.Load)
-    }
+    named = (each for each in ast.walk(node) if isinstance(each, ast.Attribute | ast.Name))
+    return {name_of(each) for each in named if isinstance(each.ctx, ast.Load)}
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:
@@ -143,13 +125,13 @@ def _runs_again(block: ast.Try, handler: ast.ExceptHandler, parents: Sequence[as
     loop = next((each for each in reversed(parents) if isinstance(each, ast.While | ast.For | ast.AsyncFor)), None)
     if loop is not None:
         ends = any(isinstance(each, ast.Break | ast.Return) for each in (block.body[-1], *block.orelse[-1:]))
-        varied = True if isinstance(loop, ast.While) else bool(_assigned(loop) & uses)
-        if (ends and varied) or _assigned(handler) & uses:
+        varied = True if isinstance(loop, ast.While) else bool(assigned(loop) & uses)
+        if (ends and varied) or assigned(handler) & uses:
             return True
-    function = {each.name for each in parents if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
+    function = {each.name for each in parents if isinstance(each, Function)}
     called = _called(handler)
     for each in _after(block, parents[-1]):
-        if isinstance(each, ast.Return) or (isinstance(each, ast.If) and _names(each.test) & _assigned(handler)):
+        if isinstance(each, ast.Return) or (isinstance(each, ast.If) and _names(each.test) & assigned(handler)):
             called |= _called(each)
     return bool(called & (_called(work) | function))
 
@@ -162,15 +144,5 @@ def _after(block: ast.stmt, parent: ast.AST) -> list[ast.stmt]:
     return []
 
 
-def _assigned(node: ast.AST) -> set[str]:
-    """Return the names that are assigned in a handler, or by a loop."""
-    targets = [each for each in ast.walk(node) if isinstance(getattr(each, "ctx", None), ast.Store)]
-    return {target.attr if isinstance(target, ast.Attribute) else target.id for target in targets
-            if isinstance(target, ast.Attribute | ast.Name)}  # fmt: skip
-
-
 def _called(node: ast.AST) -> set[str]:
-    calls = [each.func for each in ast.walk(node) if isinstance(each, ast.Call)]
-    found = {func.attr if isinstance(func, ast.Attribute) else func.id for func in calls
-             if isinstance(func, ast.Attribute | ast.Name)}  # fmt: skip
-    return found - _NOT_THE_WORK
+    return {name_of(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)} - _NOT_THE_WORK

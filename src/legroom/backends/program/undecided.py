@@ -12,16 +12,17 @@ key which was assumed, also where they ran.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence, Set
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
-from legroom.backends.program.harmless import Function, Judge, name_of, own_nodes
+from legroom.backends.program.harmless import Judge
+from legroom.backends.program.source import KEEPING, Function, covers, name_of, own_nodes, parsed, text_of
 from legroom.model.rehearsal import NotReached
 
-KEEPING = ("append", "appendleft", "extend", "insert", "add", "put", "push", "update")
 _COMPUTING = ("abs", "bool", "ceil", "float", "floor", "int", "max", "min", "range", "round", "sum")
 Scope = ast.Module | Function
 Branch = ast.If | ast.While
+Assignment = ast.Assign | ast.AugAssign | ast.AnnAssign
+Uses = Callable[[ast.AST, Set[str]], bool]
 
 
 def undecided_places(readers: Sequence[tuple[str, int]], lines: Mapping[str, Set[int]]) -> list[NotReached]:
@@ -32,54 +33,50 @@ def undecided_places(readers: Sequence[tuple[str, int]], lines: Mapping[str, Set
         lines: that ran, of the program's own files.
     """
     found: dict[tuple[str, int], NotReached] = {}
-    sources = {file: _source(file) for file, _ in readers}
+    trees = {file: parsed(file) for file, _ in readers}
+    judges = {file: Judge([tree]) for file, tree in trees.items() if tree is not None}
     for file, line in readers:
-        source = sources[file]
-        if source is None:
+        tree = trees[file]
+        if tree is None:
             continue
-        tree, judge = source
-        for branch in _branches(tree, line):
-            for block in (branch.body, branch.orelse):
-                if not block or _ran(block, lines.get(file, frozenset())):
-                    continue
-                taking = next((each for each in block if _takes(each, judge, own=file in lines)), None)
-                if taking is not None:
-                    text = ast.unparse(taking).splitlines()[0][:80]
-                    found.setdefault((file, taking.lineno), NotReached(file, taking.lineno, text))
-        for counted in _counted(tree, line) if file in lines else ():
-            block = counted.body if isinstance(counted, ast.While | ast.For) else [counted]
-            taking = next((each for each in block if _takes(each, judge, own=isinstance(counted, ast.For))), None)
+        own, judge = file in lines, judges[file]
+        blocks: list[tuple[Sequence[ast.stmt], bool]] = [
+            (block, own) for branch in _branches(tree, line) for block in (branch.body, branch.orelse)
+            if block and not _ran(block, lines.get(file, frozenset()))
+        ]  # fmt: skip
+        for counted in _counted(tree, line) if own else ():
+            body: Sequence[ast.stmt] = counted.body if isinstance(counted, ast.While | ast.For) else [counted]
+            blocks.append((body, isinstance(counted, ast.For)))
+        for block, also_new in blocks:
+            taking = next((each for each in block if _takes(each, judge, own=also_new)), None)
             if taking is not None:
-                text = ast.unparse(taking).splitlines()[0][:80]
-                found.setdefault((file, taking.lineno), NotReached(file, taking.lineno, text))
+                found.setdefault((file, taking.lineno), NotReached(file, taking.lineno, text_of(taking)))
     return list(found.values())
-
-
-def _source(file: str) -> tuple[ast.Module, Judge] | None:
-    try:
-        tree = ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return None
-    return tree, Judge([tree])
 
 
 def _branches(tree: ast.Module, line: int) -> Iterator[Branch]:
     """Yield the conditions that a value read in a line decides: in the line itself, or by names assigned there."""
-    scope = _scope(tree, line)
-    nodes = list(own_nodes(ast.Module(scope.body, [])))
+    nodes = list(own_nodes(ast.Module(_scope(tree, line).body, [])))
+    assignments = [each for each in nodes if isinstance(each, Assignment)]
+    names = _grown(assignments, line, _uses, _named)
+    for each in nodes:
+        if isinstance(each, Branch) and (covers(each.test, line) or _uses(each.test, names)):
+            yield each
+
+
+def _grown(
+    assignments: Sequence[Assignment], line: int, uses: Uses, stored: Callable[[ast.expr], set[str]]
+) -> set[str]:
+    """Return the names that get a value read in a line, or one that uses such a name."""
     names: set[str] = set()
     grew = -1
     while grew != len(names):
         grew = len(names)
-        for each in nodes:
-            if isinstance(each, ast.Assign | ast.AugAssign | ast.AnnAssign) and each.value is not None:
+        for each in assignments:
+            if each.value is not None and (covers(each, line) or uses(each.value, names)):
                 targets = each.targets if isinstance(each, ast.Assign) else [each.target]
-                if _covers(each, line) or _uses(each.value, names):
-                    names |= {name_of(name) for target in targets for name in ast.walk(target)
-                              if isinstance(name, ast.Name | ast.Attribute)} - {"self"}  # fmt: skip
-    for each in nodes:
-        if isinstance(each, Branch) and (_covers(each.test, line) or _uses(each.test, names)):
-            yield each
+                names |= {name for target in targets for name in stored(target)}
+    return names
 
 
 def _counted(tree: ast.Module, line: int) -> Iterator[ast.While | ast.For | ast.Assign]:
@@ -88,13 +85,8 @@ def _counted(tree: ast.Module, line: int) -> Iterator[ast.While | ast.For | ast.
     Only numbers made of it count: the environment that was given an action decides by itself when its episode ends.
     """
     nodes = list(own_nodes(ast.Module(_scope(tree, line).body, [])))
-    names: set[str] = set()
-    grew = -1
-    while grew != len(names):
-        grew = len(names)
-        for each in nodes:
-            if isinstance(each, ast.Assign) and (_covers(each, line) or _is_made_of(each.value, names)):
-                names |= {target.id for target in each.targets if isinstance(target, ast.Name)}
+    assignments = [each for each in nodes if isinstance(each, ast.Assign)]
+    names = _grown(assignments, line, _is_made_of, lambda each: {each.id} if isinstance(each, ast.Name) else set())
     for each in nodes:
         if isinstance(each, ast.While):
             decides: list[ast.expr] = [each.test]
@@ -104,8 +96,12 @@ def _counted(tree: ast.Module, line: int) -> Iterator[ast.While | ast.For | ast.
             decides = [target.slice for target in each.targets if isinstance(target, ast.Subscript)]
         else:
             continue
-        if any(_covers(one, line) or _is_made_of(one, names) for one in decides):
+        if any(covers(one, line) or _is_made_of(one, names) for one in decides):
             yield each
+
+
+def _named(target: ast.expr) -> set[str]:
+    return {name_of(each) for each in ast.walk(target) if isinstance(each, ast.Name | ast.Attribute)} - {"self"}
 
 
 def _is_made_of(node: ast.AST, names: Set[str]) -> bool:
@@ -118,12 +114,8 @@ def _is_made_of(node: ast.AST, names: Set[str]) -> bool:
 
 
 def _scope(tree: ast.Module, line: int) -> Scope:
-    inner = [each for each in ast.walk(tree) if isinstance(each, Function) and _covers(each, line)]
+    inner = [each for each in ast.walk(tree) if isinstance(each, Function) and covers(each, line)]
     return inner[-1] if inner else tree
-
-
-def _covers(node: ast.stmt | ast.expr, line: int) -> bool:
-    return node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _uses(node: ast.AST, names: Set[str]) -> bool:

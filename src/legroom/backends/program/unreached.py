@@ -13,9 +13,9 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from legroom.backends.program.harmless import CONFIG, Function, Judge, name_of, own_nodes, root_of
+from legroom.backends.program.harmless import CONFIG, Judge
+from legroom.backends.program.source import Function, assigned, name_of, own_nodes, parsed, root_of, text_of
 from legroom.model.rehearsal import NotReached
 
 Stack = Sequence[tuple[str, int, int]]  # file, line, first line of the function
@@ -42,7 +42,7 @@ def places_not_reached(stacks: Sequence[Stack], lines: Mapping[str, Set[int]]) -
         lines: that were executed while it trained, by file; also of files of which none was.
     """
     files = sorted({*lines, *(at[0] for stack in stacks for at in stack)})
-    trees = {file: tree for file in files if (tree := _parsed(file))}
+    trees = {file: tree for file in files if (tree := parsed(file))}
     search = _Search(trees, lines)
     search.places = {(file, 0): "its source cannot be read" for file in files if file not in trees}
     for stack in stacks:
@@ -50,13 +50,6 @@ def places_not_reached(stacks: Sequence[Stack], lines: Mapping[str, Set[int]]) -
             if file in trees:
                 search.add_under_way(file, line, first)
     return search.found()
-
-
-def _parsed(file: str) -> ast.Module | None:
-    try:
-        return ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return None
 
 
 @dataclass
@@ -102,7 +95,7 @@ class _Search:
             if isinstance(each, Function) and self._is_live(file, each)
         ]  # fmt: skip
         running = [*self.coming, *((file, each.body) for file, each in live)]
-        self.changing = self.counters | {name for _, body in running for each in body for name in _assigned(each)}
+        self.changing = self.counters | {name for _, body in running for each in body for name in assigned(each)}
         for _, function in live:
             self.changing |= {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
         self.stepped: dict[str, tuple[str, ast.AST]] = {name: ("", ast.Pass()) for name in self.rare}
@@ -179,11 +172,11 @@ class _Search:
         """Take in a statement that was not executed."""
         if isinstance(statement, ast.If) and not self._may_change(statement.test):
             return
-        for name in _assigned(statement):
+        for name in assigned(statement):
             self.stepped.setdefault(name, (file, statement))
         for each in _simple(statement):
             if self.judge.may_allocate(each):
-                self.places.setdefault((file, each.lineno), _text(each))
+                self.places.setdefault((file, each.lineno), text_of(each))
                 return
 
     def _may_change(self, test: ast.expr) -> bool:
@@ -208,14 +201,14 @@ class _Search:
             grew = len(self.stepped)
             for file, node in nodes:
                 if isinstance(node, ast.Assign) and self._is_stepped(node.value):
-                    for name in _assigned(node):
+                    for name in assigned(node):
                         self.stepped.setdefault(name, (file, node))
                 elif isinstance(node, ast.Call) and name_of(node.func) in self.judge.functions:
                     self._pass_on(file, node)
         for file, node in nodes:
             sized = [*_sizes_of(node)] if not isinstance(node, ast.Call) else self._arguments(node)
             if any(self._is_stepped(size) for size in sized):
-                self.places.setdefault((file, node.lineno), _text(node))  # type: ignore[attr-defined]
+                self.places.setdefault((file, node.lineno), text_of(node))  # type: ignore[attr-defined]
 
     def _arguments(self, call: ast.Call) -> list[ast.expr]:
         if name_of(call.func) in self.judge.functions or self.judge.is_harmless(call):
@@ -331,13 +324,3 @@ def _first(statement: ast.stmt) -> int:
 
 def _last(statement: ast.stmt) -> int:
     return statement.end_lineno or statement.lineno
-
-
-def _assigned(node: ast.AST) -> set[str]:
-    """Return the names and attributes that a statement assigns."""
-    stored = [each for each in own_nodes(node) if isinstance(each, ast.Name | ast.Attribute)]
-    return {name_of(each) for each in stored if isinstance(each.ctx, ast.Store)}
-
-
-def _text(node: ast.AST) -> str:
-    return ast.unparse(node).splitlines()[0][:80]

@@ -119,7 +119,8 @@ def _trace(
             stack.enter_context(autocast_as_on_card(stack.enter_context(operators_as_on_card(card))))
             stack.enter_context(foreach_as_on_cuda())
             stack.callback(in_thread_of_card(follower))
-        compiled = stack.enter_context(run_uncompiled())
+        compiled: list[bool] = []
+        stack.enter_context(run_uncompiled(lambda: compiled.append(True)))
         Distribution.set_default_validate_args(checks if validate_args is None else validate_args)
         stack.callback(Distribution.set_default_validate_args, checks)
         try:
