@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legroom.backends.brax.plans import Asked, Plan, Sizes, Step, moments_of, solved
-from legroom.device.xla_buffers import read_allocations
+from legroom.xla.buffers import read_allocations
 
 # shortened from what jaxlib 0.9 writes
 TEXT = """BufferAssignment:
@@ -67,14 +67,10 @@ def test_the_sizes_that_are_asked_are_what_brax_accepts() -> None:
         assert all(sizes.batch * sizes.minibatches % sizes.envs == 0 for sizes in moment.asked)
 
 
-def test_a_size_that_xla_plans_otherwise_than_predicted_says_how_far_off_others_may_be() -> None:
+def test_nothing_is_said_where_not_all_was_asked_that_tells() -> None:
     known = [Asked(sizes, nbytes) for sizes, nbytes in planned(Step((UPDATING, COLLECTING))).items()]
-    plan = Plan({}, "", None, {"": known})
-    assert plan.step is not None and plan.deviation < 0.01
-    sizes = Sizes(2048, 512, 4, 10)
-    off = Plan({}, "", None, {"": [*known, Asked(sizes, 2 * plan.step.nbytes(sizes))]})
-    assert 0.4 < off.deviation < 0.5
-    assert Plan({}, "", None, {"": known[1:]}).step is None  # nothing is said where not all was asked
+    assert Plan({}, "", None, {"": known}).step is not None
+    assert Plan({}, "", None, {"": known[1:]}).step is None
 
 
 def test_the_fullest_moment_decides() -> None:

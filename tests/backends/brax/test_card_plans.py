@@ -10,10 +10,9 @@ from test_brax_calibration import keep, make_plan, make_run
 
 from legroom.backends.brax import asking, items
 from legroom.backends.brax.asking import ask_for_plan
+from legroom.backends.brax.calibration import known_of
 from legroom.backends.brax.items import CARD_ERROR, FAR_ERROR, UNEVEN_ERROR
 from legroom.backends.brax.plans import Asked, Sizes, Step, moments_of, sizes_of
-from legroom.backends.brax.scaling import known_for
-from legroom.device.xla_target import plugin_missing, target_text
 from legroom.errors import BadInput
 from legroom.fitting.changes import with_settings
 from legroom.fitting.predictor import Predictor
@@ -29,6 +28,7 @@ from legroom.reading import read
 from legroom.reading.reading_notes import collected_notes
 from legroom.rendering.prediction_text import comparison_table
 from legroom.units import GIB
+from legroom.xla.target import plugin_missing, target_text
 
 CARD = find_gpu("RTX 4090")
 # half of what the CPU's compiler plans for a minibatch
@@ -165,7 +165,7 @@ def test_a_compilation_that_fails_is_told_and_the_cpus_plan_is_used(monkeypatch:
 
 def test_versions_that_do_not_match_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"jax-cuda12-plugin": "0.9.1", "jax-cuda12-pjrt": "0.9.2", "nvidia-cuda-nvcc-cu12": "12.9.86"}
-    monkeypatch.setattr("legroom.device.xla_target.read_versions", lambda _: {**versions, "jaxlib": "0.9.2"})
+    monkeypatch.setattr("legroom.xla.target.read_versions", lambda _: {**versions, "jaxlib": "0.9.2"})
     assert plugin_missing() == "jax-cuda12-plugin 0.9.1 does not match jaxlib 0.9.2"
 
 
@@ -184,10 +184,11 @@ def test_every_card_of_the_table_can_be_described_to_xla() -> None:
     ],
 )
 def test_the_robot_ships_plans_for_cards(run: str, card: str) -> None:
-    known = known_for(read(run), find_gpu(card).as_gpu())
+    known = known_of(read(run), "cuda", find_gpu(card).as_gpu())
     assert known is not None and known.plan.card and known.same_card and not known.scaled
-    assert known.planned is not None  # the run as it is; what the sizes that were asked say is nearly the same
-    assert known.step.nbytes(sizes_of(read(run))) == pytest.approx(known.planned, rel=CARD_ERROR)
+    assert known.plan.step is not None and known.planned is not None
+    # the run as it is; what the sizes that were asked say is nearly the same
+    assert known.plan.step.nbytes(sizes_of(read(run))) == pytest.approx(known.planned, rel=CARD_ERROR)
 
 
 def test_whose_environment_is_billed_is_said_where_the_file_names_none(tmp_path: Path) -> None:
