@@ -43,7 +43,7 @@ class RllibBackend(Backend):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        from legroom.backends.rllib.vocabulary import VOCABULARY
+        from legroom.backends.rllib.translation import VOCABULARY
 
         return VOCABULARY
 
@@ -91,10 +91,10 @@ class RllibBackend(Backend):
 
     @property
     def script_rules(self) -> tuple[Rule, ...]:
-        from legroom.backends.rllib import script_rules
+        from legroom.backends.rllib import script_calls
         from legroom.checking.rule_helpers import rules_in
 
-        return rules_in(script_rules)
+        return rules_in(script_calls)
 
     def follows(self, script: Any) -> bool | None:
         from legroom.backends.rllib.script_calls import follows
