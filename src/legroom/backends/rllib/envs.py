@@ -81,7 +81,7 @@ class WithAxes(gym.Wrapper[Any, Any, Any, Any]):
         seen: Any = env.observation_space
         self._stacked: Any = StackedObservations(1, n_stack, seen) if n_stack > 1 else None
         space: Any = seen if self._stacked is None else self._stacked.stacked_observation_space
-        leaves = space.spaces if isinstance(space, spaces.Dict) else {"": space}
+        leaves: dict[str, Any] = space.spaces if isinstance(space, spaces.Dict) else {"": space}
         self._moved = [key for key, leaf in leaves.items() if is_image_space(leaf) and not is_channels_first(leaf)]
         made = {
             key: VecTransposeImage.transpose_space(leaf) if key in self._moved else leaf for key, leaf in leaves.items()
