@@ -121,12 +121,12 @@ class BraxBackend(Backend):
         return follows(script)
 
     def counts(self, run: Run) -> Counts | None:
-        from legroom.backends.brax.checking import counts
+        from legroom.backends.brax.facts import counts
 
         return counts(run)
 
     def confirmations(self, one: SubjectRun) -> Iterable[tuple[str, str]]:
-        from legroom.backends.brax.checking import confirmations
+        from legroom.backends.brax.rules import confirmations
 
         return confirmations(one)
 
