@@ -147,17 +147,17 @@ class BraxBackend(Backend):
         return with_free_savings(run, evidence)
 
     def ways_to_grow(self, run: Run) -> tuple[Growth, ...]:
-        from legroom.backends.brax.growth import ways_to_grow
+        from legroom.backends.brax.knobs import ways_to_grow
 
         return ways_to_grow(run)
 
     def with_most_envs(self, plan: Plan, footprint: Callable[[Run], Footprint], cap: int | None) -> MostEnvs | None:
-        from legroom.backends.brax.growth import with_most_envs
+        from legroom.backends.brax.knobs import with_most_envs
 
         return with_most_envs(plan, footprint, cap) if is_ppo(plan.run) else None
 
     def keeps_data_per_update(self, before: Run, after: Run) -> bool:
-        from legroom.backends.brax.ladders import keeps_data_per_update
+        from legroom.backends.brax.knobs import keeps_data_per_update
 
         return keeps_data_per_update(before, after)
 
@@ -168,7 +168,7 @@ class BraxBackend(Backend):
 
     def export(self, directory: Path, archive: Path, *, force: bool, trust: bool) -> Exported:
         with needs("jax", what="an export"):
-            from legroom.backends.brax.exporting import export_brax
+            from legroom.backends.brax.state import export_brax
 
         return export_brax(directory, archive, force=force)
 
