@@ -33,6 +33,7 @@ _CALLS = re.compile(r"\bcalls=%?([^\s,)]+)")
 _OPERATION = re.compile(r"(?:^|\s)([a-z][\w-]*)\(([^()]*)\)")
 PASSING_ON = ("bitcast", "copy", "transpose", "reshape", "get-tuple-element", "copy-start", "copy-done")
 
+MOST_PASSED_ON = 8
 Frames = tuple[int, ...]  # numbers of locations, the innermost first
 
 
@@ -249,18 +250,13 @@ class OptimisedModule:
 
     def frames(self, name: str, index: str = "{}") -> Frames:
         """Return the numbers of the lines that an instruction comes from, innermost first; none where it has none."""
-        for _ in range(8):
-            each = self._instructions.get(name)
-            if each is None:
-                return ()
+        for each in self._passed_on(self._instructions.get(name)):
             part = index.strip("{}").partition(",")[0]
             if each.calls in self._computations and (own := self._fused(each.calls, int(part) if part else None)):
                 return own
             if each.frame:
                 return self._stack(each.frame)
-            if each.operation not in PASSING_ON or not each.operands:
-                return ()
-            name, index = each.operands[0], "{}"
+            index = "{}"
         return ()
 
     def _fused(self, computation: str, part: int | None) -> Frames:
@@ -269,15 +265,18 @@ class OptimisedModule:
         root = self._instructions.get(found.root)
         if root is not None and root.operation == "tuple" and part is not None and part < len(root.operands):
             root = self._instructions.get(root.operands[part])
-        for _ in range(8):
-            if root is None:
-                break
-            if root.frame:
-                return self._stack(root.frame)
-            if root.operation not in PASSING_ON or not root.operands:
-                break
-            root = self._instructions.get(root.operands[0])
-        return self._stack(found.frames[-1]) if found.frames else ()
+        frame = next((each.frame for each in self._passed_on(root) if each.frame), 0)
+        return self._stack(frame or found.frames[-1]) if frame or found.frames else ()
+
+    def _passed_on(self, each: _Instruction | None) -> Iterator[_Instruction]:
+        """Yield the instruction, and those whose result it passes on unchanged."""
+        for _ in range(MOST_PASSED_ON):
+            if each is None:
+                return
+            yield each
+            if each.operation not in PASSING_ON or not each.operands:
+                return
+            each = self._instructions.get(each.operands[0])
 
     def _stack(self, frame: int) -> Frames:
         found: list[int] = []

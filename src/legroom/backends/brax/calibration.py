@@ -146,16 +146,12 @@ def known_of(run: Run, device: DeviceName = "cpu", gpu: Gpu | None = None) -> Kn
     Args:
         gpu: None where only the memory of the GPU is known.
     """
-    own, files, other = find_calibration(run), calibration_places(run), run
-    if own is None or find_plan(files) is None:
-        latest = find_relative(run)
-        if latest is None:
-            return None
-        own, other, file = latest
-        own, files = _with_networks(own, run, other), [file]
-    plan, card = find_plan(files), None if gpu is None else known_card(gpu)
-    if plan is None:
+    found, card = _found(run), None if gpu is None else known_card(gpu)
+    if found is None:
         return None
+    own, other, files, plan = found
+    if other is not run:
+        own = _with_networks(own, run, other)
     if device == "cuda":
         plan = find_plan(files, card, on_gpu=True) or plan
     chunk, remat = run.memory.env_chunk, bool(run.memory.activation_checkpointing)
@@ -171,6 +167,23 @@ def known_of(run: Run, device: DeviceName = "cpu", gpu: Gpu | None = None) -> Kn
         chunk=chunk,
         stepwise=remat and not other.memory.activation_checkpointing and is_ppo(run),
     )
+
+
+def calibration_of_env(run: Run) -> Calibration | None:
+    """Return what is kept about the run's environment, with whatever networks; None where no compiler planned it."""
+    found = _found(run)
+    return None if found is None else found[0]
+
+
+def _found(run: Run) -> tuple[Calibration, Run, list[Path], Plan] | None:
+    """Return a calibration, the run as it was compiled, the files it may be in, and the plan of the CPU's compiler."""
+    own, files = find_calibration(run), calibration_places(run)
+    if own is not None and (plan := find_plan(files)) is not None:
+        return own, run, files, plan
+    latest = find_relative(run)
+    if latest is None or (plan := find_plan([latest[2]])) is None:
+        return None
+    return latest[0], latest[1], [latest[2]], plan
 
 
 def _with_networks(known: Calibration, run: Run, other: Run) -> Calibration:
@@ -197,15 +210,6 @@ def all_at_once(run: Run) -> Run:
 def find_calibration(run: Run) -> Calibration | None:
     """Return what is kept about such runs on this machine, or shipped with their environment; None: nothing."""
     return next(filter(None, map(_calibration, calibration_places(run))), None)
-
-
-def calibration_of_env(run: Run) -> Calibration | None:
-    """Return what is kept about the run's environment, with whatever networks; None where no compiler planned it."""
-    own = find_calibration(run)
-    if own is not None and find_plan(calibration_places(run)) is not None:
-        return own
-    latest = find_relative(run)
-    return latest[0] if latest is not None and find_plan([latest[2]]) is not None else None
 
 
 def find_relative(run: Run) -> tuple[Calibration, Run, Path] | None:

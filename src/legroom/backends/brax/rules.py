@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from legroom.backends.base import hyper
 from legroom.backends.brax.constraints import (
@@ -22,8 +22,9 @@ from legroom.backends.sb3.script_envs import worker_classes
 from legroom.checking.locating import value_fix
 from legroom.checking.rule_helpers import N_ENVS, TOTAL, counts_known, of_ram, ram_limit, run_rule, script_rule
 from legroom.checking.script_gpu import cuda_calls, environment_settings, is_straight
-from legroom.model.finding import Severity
-from legroom.model.rule import Found
+from legroom.model.finding import Finding, Severity
+from legroom.model.rule import Found, Rule
+from legroom.model.run import Run
 from legroom.model.subject import Key, Subject, SubjectRun
 from legroom.reading.interpreter.asker import number_of
 from legroom.reading.interpreter.scopes import start
@@ -154,33 +155,26 @@ def xla_preallocation(subject: Subject, one: SubjectRun) -> Iterator[Found]:
             yield Found(message, "memory: {xla_preallocate: false}", one.line(*KEY) or one.line("algo"))
 
 
-@run_rule("LR033", needs=(N_ENVS,))
-def too_many_for_int32(subject: Subject, one: SubjectRun) -> Iterator[Found]:
-    """Sizes that jax's 32-bit integers cannot count."""
-    for finding in overflow_rule(one.run):
-        name = finding.hint.split()[0]
-        line = one.line(*N_ENVS) if name == "num_envs" else one.line("hyperparams", name)
-        yield Found(finding.message, finding.hint, line or one.line("algo"))
+def _refusals(code: str, what: str, find: Callable[[Run], Iterable[Finding]], need: Key) -> Rule:
+    """Return the rule that brax refuses what `find` finds; the hint begins with the setting that it is about."""
+
+    def look(subject: Subject, one: SubjectRun) -> Iterator[Found]:
+        for finding in find(one.run):
+            name = finding.hint.split()[0]
+            if name == "min_replay_size" and not one.knows(*TOTAL):
+                continue
+            line = one.line(*N_ENVS) if name == "num_envs" else one.line("hyperparams", name)
+            yield Found(finding.message, finding.hint, line or one.line(*need) or one.line("algo"), finding.severity)
+
+    look.__doc__ = what
+    return run_rule(code, needs=(need,))(look)
 
 
-@run_rule("LR034")
-def episode_too_short(subject: Subject, one: SubjectRun) -> Iterator[Found]:
-    """Brax episodes too short for an unroll or a repeated action."""
-    if not one.knows("hyperparams", "episode_length"):
-        return
-    for finding in length_rules(one.run):
-        line = one.line("hyperparams", finding.hint.split()[0]) or one.line("hyperparams", "episode_length")
-        yield Found(finding.message, finding.hint, line or one.line("algo"), finding.severity)
-
-
-@run_rule("LR035", needs=(N_ENVS,))
-def replay_too_small(subject: Subject, one: SubjectRun) -> Iterator[Found]:
-    """A brax replay buffer smaller than what is put into it at once."""
-    for finding in replay_rule(one.run):
-        if finding.hint.startswith("min_replay_size") and not one.knows(*TOTAL):
-            continue
-        line = one.line("hyperparams", finding.hint.partition(" ")[0]) or one.line(*N_ENVS)
-        yield Found(finding.message, finding.hint, line or one.line("algo"))
+too_many_for_int32 = _refusals("LR033", "Sizes that jax's 32-bit integers cannot count.", overflow_rule, N_ENVS)
+episode_too_short = _refusals(
+    "LR034", "Episodes too short for an unroll or a repeated action.", length_rules, ("hyperparams", "episode_length")
+)
+replay_too_small = _refusals("LR035", "A replay buffer smaller than what is put into it at once.", replay_rule, N_ENVS)
 
 
 _SETTINGS = re.compile(r"XLA_PYTHON_CLIENT_|JAX_PLATFORM|jax_platform|XLA_CLIENT_MEM_FRACTION|CUDA_VISIBLE_DEVICES")
