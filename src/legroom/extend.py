@@ -1,7 +1,7 @@
 """What packages of workloads and of backends build on: the nouns of the seam, errors, and a few tools.
 
     from legroom.extend import BadInput, Workload, share
-    from legroom.extend import Algorithm, Backend, Item, Knob, Learner, State
+    from legroom.extend import Algorithm, Backend, BackendPredictor, Item, Knob, Learner, State
 
 Everything here is part of legroom's public interface. The reference workloads (`legroom_workloads`) import nothing else
 of legroom, which `make lint` checks. Importing this module imports nothing heavy: errors are here at once, since every
@@ -16,7 +16,16 @@ from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, BadInput, LegroomError, Mi
 from legroom.extras import lazy_exports
 
 if TYPE_CHECKING:
-    from legroom.backends.base import Backend, algorithm_of, hyper
+    from legroom.backends.base import (
+        Backend,
+        BackendChecker,
+        BackendFitter,
+        BackendPredictor,
+        BackendReader,
+        BackendTrainer,
+        algorithm_of,
+        hyper,
+    )
     from legroom.fitting.changes import with_settings
     from legroom.machine.cache import cache_folder
     from legroom.model.algorithms import Algorithm
@@ -38,7 +47,8 @@ if TYPE_CHECKING:
     from legroom.sharing.shared import share, shares
 
 __all__ = [
-    "EXIT_BAD_INPUT", "EXIT_GOOD", "Algorithm", "Backend", "BadInput", "BoxSpace", "DiscreteSpace", "Evaluation",
+    "EXIT_BAD_INPUT", "EXIT_GOOD", "Algorithm", "Backend", "BackendChecker", "BackendFitter",
+    "BackendPredictor", "BackendReader", "BackendTrainer", "BadInput", "BoxSpace", "DiscreteSpace", "Evaluation",
     "Evidence", "Extractor", "Finding", "Footprint", "Found", "Growth", "Item", "Key", "Knob", "KnownSpaces", "Learned",
     "Learner", "LegroomError", "Lines", "Loop", "MissingExtra", "Net", "Phase", "Place", "Recomputed", "Rule", "Run",
     "SavedState",
@@ -48,9 +58,8 @@ __all__ = [
 ]  # fmt: skip
 
 _LAZY = {
-    **dict.fromkeys(("BadInput", "Workload", "share"), "legroom.extend"),
-    **dict.fromkeys(("Algorithm", "Backend", "Item", "Knob", "Learner", "State"), "legroom.extend"),
-    **dict.fromkeys(("Backend", "algorithm_of", "hyper"), "legroom.backends.base"),
+    **dict.fromkeys(("Backend", "BackendChecker", "BackendFitter", "BackendPredictor"), "legroom.backends.base"),
+    **dict.fromkeys(("BackendReader", "BackendTrainer", "algorithm_of", "hyper"), "legroom.backends.base"),
     "with_settings": "legroom.fitting.changes",
     "cache_folder": "legroom.machine.cache",
     "Algorithm": "legroom.model.algorithms",

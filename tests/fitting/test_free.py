@@ -35,18 +35,18 @@ def make(algo="PPO", backend="sb3", **memory):
 
 
 def with_free_savings(run, evidence):
-    return backend_of(run).with_free_savings(run, evidence)
+    return backend_of(run).fitter.with_free_savings(run, evidence)
 
 
 def lean_price(run, evidence):
     """Return what lean storage costs the run; None where it has it already, or cannot have it."""
-    knob = next((knob for knob in backend_of(run).knobs if knob.asks_probe), None)
+    knob = next((knob for knob in backend_of(run).fitter.knobs if knob.asks_probe), None)
     turns = knob is not None and any(True for _ in knob.ladder(run, evidence))
     return knob.price_for(run, evidence) if turns else None
 
 
 def with_lean_storage(run):
-    knob = next(knob for knob in backend_of(run).knobs if knob.asks_probe)
+    knob = next(knob for knob in backend_of(run).fitter.knobs if knob.asks_probe)
     return next(knob.ladder(run, UNPROBED))
 
 

@@ -52,10 +52,14 @@ class Counter(Learner):
 
 
 class Toy:
-    """The few questions of a backend that the loop asks."""
+    """A trainer, and the backend that it is a part of."""
 
     fails_at: int | None = None
     refuses = ""
+
+    @property
+    def trainer(self):
+        return self
 
     def learner(self, task, loop):
         if self.refuses:

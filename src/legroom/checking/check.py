@@ -212,7 +212,7 @@ def _totals(one: SubjectRun) -> Totals:
     known_envs = run.env.n_envs if one.knows("env", "n_envs") else None
     found = counts_known(one)
     backend = backend_of(run)
-    stored = backend.stored_data(run, footprint) if footprint is not None else None
+    stored = backend.checker.stored_data(run, footprint) if footprint is not None else None
     total = run.total_timesteps
     return Totals(
         name=run.name,
@@ -234,11 +234,11 @@ def _totals(one: SubjectRun) -> Totals:
 
 def _title(one: SubjectRun, backend: Backend) -> str:
     run = one.run
-    parts = [backend.label(run)]
+    parts = [f"{run.algo} on {backend.title}" if backend.in_headings else run.algo]
     if one.knows("env", "n_envs"):
         parts.append(plural(run.env.n_envs, "env"))
     if run.env.spaces is not None:
-        parts.append(f"observation {describe(backend_of(run).stored_observation(run))}")
+        parts.append(f"observation {describe(backend.predictor.storage(run).observation)}")
     elif run.env.id:
         parts.append(f"{run.env.id}, whose spaces are not known")
     return ", ".join(parts)

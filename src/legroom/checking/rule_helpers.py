@@ -102,7 +102,7 @@ def callbacks_are_its_own(subject: Subject) -> bool:
 
 def counts_known(one: SubjectRun) -> Counts | None:
     """Return the backend's counts; None where it has none, or a number that they depend on is not known."""
-    found = backend_of(one.run).counts(one.run) if one.knows("env", "n_envs") else None
+    found = backend_of(one.run).checker.counts(one.run) if one.knows("env", "n_envs") else None
     return found if found and all(one.knows("hyperparams", name) for name in found.depends_on) else None
 
 

@@ -31,7 +31,7 @@ def grown(plan: Plan, predictor: Predictor) -> Plan:
         made = relimited(run, predictor, first.budget)
         return made if fits(predictor.footprint(made), first.budget) is True else None
 
-    ways_to_grow = backend_of(plan.run).ways_to_grow
+    ways_to_grow = backend_of(plan.run).fitter.ways_to_grow
     for number in range(len(ways_to_grow(plan.run))):
         if _used(plan) >= ENOUGH:
             break

@@ -41,7 +41,7 @@ class Predictor:
         how: Any = {"mode": mode, "device": device, "trust": trust, "progress": progress}
         self.run, evidence = gather(run, machine, **how)
         self._first, self._backend = evidence, backend_of(self.run)
-        self._by_net: dict[str, Evidence] = {self._backend.evidence_key(self.run): evidence}
+        self._by_net: dict[str, Evidence] = {self._backend.fitter.evidence_key(self.run): evidence}
         self._footprints: dict[str, Footprint] = {}
 
     @property
@@ -75,20 +75,20 @@ class Predictor:
     def evidence(self, run: Run) -> Evidence:
         """Return what is known of this variant."""
         if self.mode == "arithmetic":
-            (look,) = self._backend.look([run], [self.device], self._first.machine, "arithmetic")
+            (look,) = self._backend.predictor.look([run], [self.device], self._first.machine, "arithmetic")
             return replace(self._first, net=look.net)
         self.prepare([run])
-        return self._by_net[self._backend.evidence_key(run)]
+        return self._by_net[self._backend.fitter.evidence_key(run)]
 
     def freely(self) -> Run:
         """Return the run with every free saving: bit-equal results and no slower, so there is no reason not to."""
-        return self._backend.with_free_savings(self.run, self.evidence(self.run))
+        return self._backend.fitter.with_free_savings(self.run, self.evidence(self.run))
 
     def prepare(self, runs: Iterable[Run]) -> None:
         """Trace what of these runs is not traced yet, in one go."""
         if self.mode == "arithmetic":
             return
-        wanted = {self._backend.evidence_key(run): run for run in runs}
+        wanted = {self._backend.fitter.evidence_key(run): run for run in runs}
         missing = [run for key, run in wanted.items() if key not in self._by_net]
         if not missing:
             return
@@ -99,7 +99,7 @@ class Predictor:
             strict=True,
         ):
             notes = tuple(dict.fromkeys((*first.notes, *found.notes)))
-            self._by_net[self._backend.evidence_key(run)] = replace(
+            self._by_net[self._backend.fitter.evidence_key(run)] = replace(
                 found,
                 env_nbytes=first.env_nbytes,
                 env=first.env,

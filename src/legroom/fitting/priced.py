@@ -23,9 +23,9 @@ def predict_all(runs: Sequence[Run], machine: Machine, budget: Budget, **how: An
 
 def priced(run: Run, evidence: Evidence, budget: Budget) -> Prediction:
     """Return the prediction of a run as it is written, with every free saving, and with lean storage at its price."""
-    backend = backend_of(run)
-    footprint, freely, lean = add_up(run, evidence), backend.with_free_savings(run, evidence), None
-    for knob in backend.knobs:
+    fitter = backend_of(run).fitter
+    footprint, freely, lean = add_up(run, evidence), fitter.with_free_savings(run, evidence), None
+    for knob in fitter.knobs:
         if knob.asks_probe and any(True for _ in knob.ladder(run, evidence)):
             turned = next(knob.ladder(freely, evidence), freely)
             price = knob.price_for(run, evidence)

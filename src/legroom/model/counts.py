@@ -1,7 +1,7 @@
 """What is summed up of a run, as its backend knows it: how often things happen, and what is stored."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,12 @@ class Storage:
     Args:
         steps: of each environment in a rollout or an unroll (which is never stored as a whole), of all of them in a
             replay.
+        observation: as it is stored, a `Space`; None where the run's spaces are not known.
     """
 
     kind: Literal["rollout", "replay", "unroll"]
     steps: int
+    observation: Any = None
 
     def rows(self, n_envs: int) -> int:
         """Return how many steps of all environments together are held at once."""

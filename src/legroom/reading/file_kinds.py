@@ -15,7 +15,7 @@ RUN_SIGNS = frozenset({"algo", "backend", "legroom", "hyperparams"})  # keys tha
 
 def all_kinds() -> list[FileKind]:
     """Return every installed backend's kinds, the default backend's first."""
-    return [kind for backend in backends() for kind in backend.file_kinds]
+    return [kind for backend in backends() for kind in backend.reader.file_kinds]
 
 
 def kind_of(data: dict[Any, Any]) -> FileKind | None:
@@ -25,7 +25,7 @@ def kind_of(data: dict[Any, Any]) -> FileKind | None:
     """
     if is_run_file(data):
         return None
-    return next((kind for b in reversed(backends()) for kind in b.file_kinds if kind.matches(data)), None)
+    return next((kind for b in reversed(backends()) for kind in b.reader.file_kinds if kind.matches(data)), None)
 
 
 def is_run_file(data: dict[Any, Any]) -> bool:
@@ -62,4 +62,4 @@ def script_drafts(text: str, path: str) -> list[Draft]:
     Raises:
         BadInput: it is not Python.
     """
-    return [draft for backend in backends() for draft in backend.script_drafts(text, path)]
+    return [draft for backend in backends() for draft in backend.reader.script_drafts(text, path)]

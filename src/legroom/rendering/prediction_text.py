@@ -199,8 +199,8 @@ def comparison_table(predictions: Sequence[Prediction]) -> Table:
             p.footprint.name,
             format_size(p.footprint.host.nbytes),
             *([size_text(gpu.nbytes if gpu else 0)] if with_gpu else []),
-            describe(backend_of(p.run).stored_observation(p.run)),
-            f"{backend_of(p.run).storage(p.run).steps:,}",
+            describe(backend_of(p.run).predictor.storage(p.run).observation),
+            f"{backend_of(p.run).predictor.storage(p.run).steps:,}",
             f"{p.run.env.n_envs:,}",
             f"{first / p.footprint.host.nbytes:.1f}×",
             Note("yes, the largest", "green") if p is largest else _yes_or_no(p),
@@ -232,11 +232,11 @@ def estimate_text(predictions: Sequence[Prediction]) -> str:
 
 def headline(p: Prediction) -> str:
     """Return what a run is, in a line."""
-    run, backend = p.run, backend_of(p.run)
+    run = p.run
     envs = plural(run.env.n_envs, "env")
-    storage = backend.storage(run)
+    storage = backend_of(run).predictor.storage(run)
     kept = f", {storage}" if storage.steps else ""
-    observation = describe(backend.stored_observation(run))
+    observation = describe(storage.observation)
     return f"{p.footprint.name}: {run.algo} on {p.footprint.device}, {envs}{kept}, observation {observation}"
 
 

@@ -66,7 +66,7 @@ class TrainingLoop:
         self._task, self._events, self._run = task, events, task.run
         self.send = events.send
         self.iteration = 0
-        self._backend = backend_of(task.run)
+        self._trainer = backend_of(task.run).trainer
         self._signals = StopSignals(self._stopping)
         self._checkpoints = Checkpoints(Path(task.out), keep=task.keep, keep_best=task.keep_best)
         self._finite = FiniteWatch()
@@ -111,7 +111,7 @@ class TrainingLoop:
 
     def _train(self) -> int:
         task = self._task
-        learner = self._learner = self._backend.learner(task, self)
+        learner = self._learner = self._trainer.learner(task, self)
         if self._signals:  # an import may swallow what a signal's handler raises
             raise KeyboardInterrupt
         self._signals.graceful = True
@@ -221,7 +221,7 @@ class TrainingLoop:
         return EXIT_TRAINING_FAILED
 
     def _failed(self, failed: Exception) -> int:
-        cause = self._backend.failure_cause(failed)
+        cause = self._trainer.failure_cause(failed)
         if cause.kind == "refused":
             self.send("refused", message=cause.message or str(failed))
             return EXIT_BAD_INPUT

@@ -68,7 +68,7 @@ def knob_after_failure(training: Training, machine: Machine) -> NextKnob | None:
 
     def next_knob(run: Run, failure: Failure) -> tuple[Run, Predicted | None] | None:
         assert failure.place is not None
-        known, mode = backend.quick_prediction(run)  # made only now, since most trainings never fail
+        known, mode = backend.trainer.quick_prediction(run)  # made only now, since most trainings never fail
         predictor = Predictor(known, machine, mode=mode, device=device, trust=True)
         try:
             found = retreat(predictor.run, failure.place, predictor, allow)
@@ -113,7 +113,7 @@ def _on_cluster(training: Training, machine: Machine, budget: Budget, console: C
         footprint = add_up(seen, evidence)
     run = _seeded(asked)
     if training.cluster not in (None, "local"):
-        return training.prepared(asked, backend_of(run).with_memory_requests(run, seen, evidence), device, None)
+        return training.prepared(asked, backend_of(run).trainer.with_memory_requests(run, seen, evidence), device, None)
     if fits(footprint, budget) is False:
         ways = "fewer environments, or more machines: --cluster ADDRESS"
         console.tell(f"{shortage(asked, footprint, budget)}; {ways}")
@@ -131,7 +131,7 @@ def _predictor(run: Run, machine: Machine) -> Predictor:
 
 def _quick_predictor(run: Run, machine: Machine) -> Predictor:
     """Return predictions that take seconds: a compiler, which takes minutes, is asked only to make a run fit."""
-    known, mode = backend_of(run).quick_prediction(run)
+    known, mode = backend_of(run).trainer.quick_prediction(run)
     return Predictor(known, machine, mode=mode, device=choose_device(known, machine), trust=True)
 
 

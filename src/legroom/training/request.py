@@ -80,7 +80,7 @@ class Training:
             raise no_cluster(f"{asked.name} uses backend {backend.name}", asked.source)
         if asked.env.id is None:
             raise _without_env(asked)
-        backend.refuse_training(asked, fit=self.fit, resume=self.resume, pictures=self.pictures)
+        backend.trainer.refuse_training(asked, fit=self.fit, resume=self.resume, pictures=self.pictures)
         if self.cluster not in (None, "local", "auto"):
             refuse_unreachable(self.cluster)
         if asked.eval is not None and asked.eval.on_training_envs:  # which only a script can do

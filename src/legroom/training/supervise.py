@@ -170,7 +170,7 @@ def _temporary_in(folder: Path) -> Iterator[Path]:
 
 def child_environment(task: TrainTask) -> dict[str, str]:
     """Return the environment of the child: what the backend sets, and what the user has set over that."""
-    return {**backend_of(task.run).child_environment(task), **os.environ}
+    return {**backend_of(task.run).trainer.child_environment(task), **os.environ}
 
 
 def _follow(

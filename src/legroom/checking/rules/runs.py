@@ -74,7 +74,9 @@ def vram_exceeded(subject: Subject, one: SubjectRun) -> Iterator[Found]:
         f"predicted GPU peak {size(gpu.nbytes)} (between {size(gpu.low)} and {size(gpu.high)}) "
         f"{'is' if certain else 'may be'} over {of_vram(subject)}"
     )
-    hint = backend_of(one.run).advice_for_full_gpu(one.run)
+    hint, unread = backend_of(one.run).checker.advice_for_full_gpu, backend_of(one.run).predictor.unread_memory(one.run)
+    if unread is not None and "micro_batch" not in unread and not one.run.memory.micro_batch:
+        hint = "memory: {micro_batch: ...} gives the same gradient in pieces; legroom fit finds the size"
     yield Found(message, hint, one.line(*BATCH_SIZE) or one.line("algo"), "error" if certain else "warning")
 
 
