@@ -8,7 +8,7 @@ traces of their own are asked for together.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +17,9 @@ from legroom.errors import LegroomError
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Footprint, Place
 from legroom.model.machine import Machine
+from legroom.model.prediction import LeanOption, Prediction
 from legroom.model.run import Run
-from legroom.model.verdict import Budget
+from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import DeviceName, Mode, add_up, gather, gather_all
 
 LEAST_SHARE = 0.5  # of what libraries take: arithmetic need not be exact to say that a budget is out of the question
@@ -127,3 +128,32 @@ def is_hopeless(footprint: Footprint, budget: Budget) -> bool:
         item.nbytes for item in footprint.items if item.place is Place.HOST and item.name.startswith("runtime.")
     )
     return budget.ram is not None and budget.usable(budget.ram) < LEAST_SHARE * least
+
+
+def predict_all(runs: Sequence[Run], machine: Machine, budget: Budget, **how: Any) -> list[Prediction]:
+    """Return the predictions of runs; `how` is `gather_all`'s.
+
+    Raises:
+        BadInput: a run cannot be predicted.
+    """
+    return [priced(run, evidence, budget) for run, evidence in gather_all(runs, machine, **how)]
+
+
+def priced(run: Run, evidence: Evidence, budget: Budget) -> Prediction:
+    """Return the prediction of a run as it is written, with every free saving, and with lean storage at its price."""
+    fitter = backend_of(run).fitter
+    footprint, freely, lean = add_up(run, evidence), fitter.with_free_savings(run, evidence), None
+    for knob in fitter.knobs:
+        if knob.asks_probe and any(True for _ in knob.ladder(run, evidence)):
+            turned = next(knob.ladder(freely, evidence), freely)
+            price = knob.price_for(run, evidence)
+            lean = LeanOption(add_up(turned, evidence), price, evidence.lean is not None)
+    return Prediction(
+        run=run,
+        footprint=footprint,
+        free=add_up(freely, evidence),
+        budget=budget,
+        fits=fits(footprint, budget),
+        lean=lean,
+        probe=evidence.lean,
+    )

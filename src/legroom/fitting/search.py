@@ -12,6 +12,7 @@ not show what the first one bought.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from legroom.backends.base import backend_of
 from legroom.errors import BadInput, Unknown
@@ -374,3 +375,23 @@ def _uncounted(run: Run, predictor: Predictor) -> tuple[str, ...]:
         if not knob.counted and any(True for _ in knob.ladder(run, evidence)):
             found.setdefault(knob.price, []).append(f"{knob.key} ({knob.say})")
     return tuple(f"also {price}: {'; '.join(names)}" for price, names in found.items())
+
+
+LESS = 0.8  # of what it was thought to need at most
+UNLIMITED = 1 << 62
+
+
+def retreat(
+    run: Run, place: Literal["host", "gpu"], predictor: Predictor, allow: Collection[Price]
+) -> tuple[Run, Footprint] | None:
+    """Return the run with less memory in the place that ran out, and its footprint; None where no knob is left."""
+    now = predictor.footprint(run)
+    peak = now.gpu if place == "gpu" and now.gpu is not None else now.host
+    target = int(peak.high * LESS)
+    vram = None if now.gpu is None else UNLIMITED
+    budget = Budget(ram=UNLIMITED, vram=target) if place == "gpu" else Budget(ram=target, vram=vram)
+    plan = fit(run, budget, predictor, allow=allow, begun=True)
+    after = plan.after.gpu if place == "gpu" and plan.after.gpu is not None else plan.after.host
+    if plan.run == run or after.high >= peak.high:
+        return None
+    return plan.run, plan.after

@@ -22,7 +22,7 @@ class TrainTask:
         keep, keep_best: how many checkpoints stay: the last ones, and the best by evaluation.
         pictures_every: iterations between two pictures of the workload; None: no pictures.
         events_fd: the descriptor the child writes its events to.
-        calls_fd: memory in which the child notes calls of environments (`training.env_calls`); -1: nobody looks.
+        calls_fd: memory in which the child notes calls of environments (`training.events`); -1: nobody looks.
         cluster: local, auto, or the address of a cluster, for backends that train on one.
     """
 

@@ -25,13 +25,12 @@ from legroom.model.learner import Figures, Learner
 from legroom.model.progress import TrainingPhase
 from legroom.model.task import TrainTask
 from legroom.orphan import end_unheard
-from legroom.training.background import Abandoned, BackgroundThread
+from legroom.training.background import Abandoned, BackgroundThread, StopSignals
 from legroom.training.checkpoint import Checkpoint, Checkpoints, Pace
 from legroom.training.events import EventPipe
 from legroom.training.finite import FiniteWatch, NotFinite, Suspicion, loss_not_finite
+from legroom.training.progress_log import TrainingLog
 from legroom.training.run_folder import RUN
-from legroom.training.stop_signals import StopSignals
-from legroom.training.training_log import TrainingLog
 
 WAIT_FOR_ROOM_S = 600.0  # at the end of a training, for a disk that is full
 ROOM_AFTER_S, ROOM_EVERY_S = 1.0, 30.0  # how often to look, seldom in the end

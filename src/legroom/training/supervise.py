@@ -31,13 +31,11 @@ from legroom.machine.tree import tree_memory
 from legroom.model.files import new_temporary
 from legroom.model.progress import MemorySample, Moment, Progress, TrainingPhase
 from legroom.model.task import TrainTask
-from legroom.training.env_calls import EnvCalls, new_file
-from legroom.training.events import EventLines
+from legroom.training.background import STOP_WITHIN_S
+from legroom.training.events import EnvCalls, EventLines, new_file
 from legroom.training.hanging import Hang, HangWatch
-from legroom.training.lookout import Lookout
-from legroom.training.memory_samples import MemorySamples
+from legroom.training.lookout import Lookout, MemorySamples
 from legroom.training.run_folder import LOG
-from legroom.training.stop_signals import STOP_WITHIN_S
 
 SAMPLE_EVERY_S = 0.2
 SURROUNDINGS_EVERY_S = 1.0  # the container, its pressure, the card

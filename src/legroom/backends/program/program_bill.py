@@ -22,8 +22,7 @@ from legroom.model.finding import Finding
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Footprint, Item, Known, Phase, Place
 from legroom.model.rehearsal import BatchesSeen, CardSeen, Endless, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
 from legroom.model.verdict import Budget, fits, host_fits
-from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR
-from legroom.predicting.xla_allocator import XLA_SHARE, allocator_items
+from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR, XLA_SHARE, allocator_items
 from legroom.units import MIB, format_size, format_span
 
 # A CUDA build of torch in place of a CPU build: `base_figures` of the SB3 room has the measurement (2026-11).

@@ -29,7 +29,7 @@ from legroom.storing.column import Column
 from legroom.storing.outputs import Outputs
 from legroom.storing.saving import UNUSABLE
 from legroom.storing.small_arrays import Masks
-from legroom.training.trees import put_together, take_apart
+from legroom.training.arrays import put_together, take_apart
 
 KNOWN = tuple(f"{masks}{form}RolloutBuffer" for masks in ("", "Maskable") for form in ("", "Dict"))
 SMALL = ("actions", "rewards", "episode_starts", "values", "log_probs", "action_masks")

@@ -46,7 +46,7 @@ from legroom.backends.sb3.state_torch import (
 from legroom.device.redoing import has_cuda_context
 from legroom.errors import BadInput
 from legroom.model.learner import SavedState, State
-from legroom.training.trees import NotPlain, put_together, take_apart
+from legroom.training.arrays import NotPlain, put_together, take_apart
 
 __all__ = [
     "State", "capture", "continue_learning", "policy_arrays", "restore", "restore_learned", "restore_log",

@@ -33,7 +33,7 @@ from stable_baselines3.common.vec_env.stacked_observations import StackedObserva
 from legroom.backends.sb3.state_torch import misfit
 from legroom.model.learner import SavedState
 from legroom.sharing import env_state
-from legroom.training.trees import NotPlain, take_apart
+from legroom.training.arrays import NotPlain, take_apart
 
 _STATELESS = (VecTransposeImage, VecCheckNan, VecExtractDictObs)
 _EPISODES = ("episode_returns", "episode_lengths", "episode_count")

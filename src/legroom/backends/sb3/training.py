@@ -37,7 +37,7 @@ from legroom.model.learner import Evaluation, FailureCause, Learned, Learner, Lo
 from legroom.model.task import TrainTask
 from legroom.sharing.failures import WorkerDied
 from legroom.training.checkpoint import parameters_sha256
-from legroom.training.env_calls import EnvCalls
+from legroom.training.events import EnvCalls
 from legroom.training.finite import all_finite, loss_not_finite
 from legroom.training.progress_log import ProgressLog
 
