@@ -27,7 +27,7 @@ from legroom.backends.base import backend_of
 from legroom.backends.sb3.ladders import lean_storage
 from legroom.machine import probe
 from legroom.model.footprint import Footprint
-from legroom.model.progress import MemorySample, Progress
+from legroom.model.outcome import MemorySample, Progress
 from legroom.model.run import Run
 from legroom.predicting.predict import add_up, gather
 from legroom.reading import read

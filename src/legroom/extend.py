@@ -28,19 +28,15 @@ if TYPE_CHECKING:
     )
     from legroom.fitting.changes import with_settings
     from legroom.machine.cache import cache_folder
-    from legroom.model.algorithms import Algorithm
     from legroom.model.evidence import Evidence
-    from legroom.model.facts import spaces_of
-    from legroom.model.finding import Finding
-    from legroom.model.footprint import Footprint, Item, Phase, Place
-    from legroom.model.knob import Growth, Knob
-    from legroom.model.layers import Net, Recomputed, convolutions, linear, mlp
-    from legroom.model.learner import Evaluation, Learned, Learner, Loop, SavedState, State, Status
+    from legroom.model.facts import Algorithm, spaces_of
+    from legroom.model.footprint import Finding, Footprint, Item, Phase, Place
+    from legroom.model.learner import Evaluation, Learned, Learner, Loop, SavedState, State, Status, TrainTask
+    from legroom.model.plan import Growth, Knob
     from legroom.model.rule import Found, Rule
     from legroom.model.run import Run, Spaces
     from legroom.model.spaces import BoxSpace, DiscreteSpace, KnownSpaces
-    from legroom.model.task import TrainTask
-    from legroom.model.workload import Extractor, Workload, WorkloadOption
+    from legroom.model.workload import Extractor, Net, Recomputed, Workload, WorkloadOption, convolutions, linear, mlp
     from legroom.predicting.predict import footprint_of
     from legroom.reading.user_files import read_text
     from legroom.reading.yamls import Key, Lines, parse_yaml
@@ -62,13 +58,13 @@ _LAZY = {
     **dict.fromkeys(("BackendReader", "BackendTrainer", "algorithm_of", "hyper"), "legroom.backends.base"),
     "with_settings": "legroom.fitting.changes",
     "cache_folder": "legroom.machine.cache",
-    "Algorithm": "legroom.model.algorithms",
+    "Algorithm": "legroom.model.facts",
     "Evidence": "legroom.model.evidence",
     "spaces_of": "legroom.model.facts",
-    "Finding": "legroom.model.finding",
+    "Finding": "legroom.model.footprint",
     **dict.fromkeys(("Footprint", "Item", "Phase", "Place"), "legroom.model.footprint"),
-    **dict.fromkeys(("Growth", "Knob"), "legroom.model.knob"),
-    **dict.fromkeys(("Net", "Recomputed", "convolutions", "linear", "mlp"), "legroom.model.layers"),
+    **dict.fromkeys(("Growth", "Knob"), "legroom.model.plan"),
+    **dict.fromkeys(("Net", "Recomputed", "convolutions", "linear", "mlp"), "legroom.model.workload"),
     **dict.fromkeys(
         ("Evaluation", "Learned", "Learner", "Loop", "SavedState", "State", "Status"), "legroom.model.learner"
     ),
@@ -76,7 +72,7 @@ _LAZY = {
     **dict.fromkeys(("Run", "Spaces"), "legroom.model.run"),
     **dict.fromkeys(("BoxSpace", "DiscreteSpace", "KnownSpaces"), "legroom.model.spaces"),
     **dict.fromkeys(("Extractor", "Workload", "WorkloadOption"), "legroom.model.workload"),
-    "TrainTask": "legroom.model.task",
+    "TrainTask": "legroom.model.learner",
     "footprint_of": "legroom.predicting.predict",
     "read_text": "legroom.reading.user_files",
     **dict.fromkeys(("Key", "Lines", "parse_yaml"), "legroom.reading.yamls"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from legroom.model.progress import MemorySample
+from legroom.model.outcome import MemorySample
 from legroom.model.run import Run
 from legroom.training.request import Training
 from legroom.training.supervise import ChildRecord, _Listener, _Meter

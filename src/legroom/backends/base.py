@@ -19,32 +19,25 @@ from typing import TYPE_CHECKING, Any, Protocol
 from legroom.backends.default import DEFAULT_BACKEND as DEFAULT_BACKEND
 from legroom.errors import BadInput, LegroomError
 from legroom.extras import entry_points, require
-from legroom.model.algorithms import Algorithm
-from legroom.model.attachment import Attachment
-from legroom.model.counts import Storage
-from legroom.model.draft import Draft, Key
+from legroom.model.draft import Draft, Key, Vocabulary
 from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, Values
-from legroom.model.finding import Finding
-from legroom.model.footprint import Footprint
-from legroom.model.knob import Growth, Knob
+from legroom.model.facts import Algorithm, Storage
+from legroom.model.footprint import Finding, Footprint
 from legroom.model.machine import Machine
-from legroom.model.plan import PRICES, MostEnvs, Plan, Price
+from legroom.model.plan import PRICES, Growth, Knob, MostEnvs, Plan, Price
+from legroom.model.program_plan import Attachment
 from legroom.model.run import Run
-from legroom.model.vocabulary import Vocabulary
 from legroom.named_runs import workload_of
 from legroom.plugins import plugged_knobs
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from legroom.model.archive import Exported
-    from legroom.model.counts import Counts, StoredData
-    from legroom.model.file_kind import FileKind
-    from legroom.model.learner import FailureCause, Learner, Loop
-    from legroom.model.rule import Rule
+    from legroom.model.draft import FileKind
+    from legroom.model.facts import Counts, StoredData
+    from legroom.model.learner import Exported, FailureCause, Learner, Loop, TrainTask
+    from legroom.model.rule import Rule, SubjectRun
     from legroom.model.spaces import KnownSpaces
-    from legroom.model.subject import SubjectRun
-    from legroom.model.task import TrainTask
 
 GROUP = "legroom.backends"
 

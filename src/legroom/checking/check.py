@@ -16,12 +16,10 @@ from legroom.checking.subject_reader import read_subject
 from legroom.checking.understanding import NO_TRAINING, understanding_of, understanding_of_yaml
 from legroom.checking.walking import Target, targets
 from legroom.errors import BadInput, NotARun
-from legroom.model.checked import Checked, Totals
-from legroom.model.finding import Finding
+from legroom.model.footprint import Finding
 from legroom.model.machine import Machine
-from legroom.model.rule import Fix, Rule
+from legroom.model.rule import Checked, Fix, Rule, Subject, SubjectRun, Totals
 from legroom.model.spaces import describe
-from legroom.model.subject import Subject, SubjectRun
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName
 from legroom.reading.leniently import expanded

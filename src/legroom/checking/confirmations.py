@@ -11,7 +11,7 @@ from legroom.backends.base import backend_of, hyper
 from legroom.checking.rule_helpers import counts_known, of_ram, of_vram
 from legroom.errors import BadInput
 from legroom.model.facts import episode_limit
-from legroom.model.subject import Subject, SubjectRun
+from legroom.model.rule import Subject, SubjectRun
 from legroom.model.verdict import gpu_fits, host_fits
 from legroom.units import format_fine_size as size
 from legroom.units import plural

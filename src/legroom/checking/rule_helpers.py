@@ -16,9 +16,8 @@ from typing import Any
 
 from legroom.backends.base import backend_of
 from legroom.errors import BadInput
-from legroom.model.counts import Counts
-from legroom.model.rule import Found, Look, Rule
-from legroom.model.subject import Key, Subject, SubjectRun
+from legroom.model.facts import Counts
+from legroom.model.rule import Found, Key, Look, Rule, Subject, SubjectRun
 from legroom.reading.interpreter.script import Script
 from legroom.units import format_size
 

@@ -13,8 +13,7 @@ from itertools import chain
 
 from legroom.backends.base import Backend, backend_of, backends
 from legroom.checking.rules import GENERAL_RUN_RULES, GENERAL_SCRIPT_RULES
-from legroom.model.rule import Found, Look, Rule
-from legroom.model.subject import Subject
+from legroom.model.rule import Found, Look, Rule, Subject
 from legroom.plugins import plugged_rules
 
 

@@ -23,7 +23,7 @@ from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, NotKnownYet, Unse
 from legroom.fitting.predictor import predict_all
 from legroom.machine import probe
 from legroom.model.machine import Machine
-from legroom.model.prediction import Prediction
+from legroom.model.plan import Prediction
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import unseen_env

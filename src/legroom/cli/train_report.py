@@ -14,8 +14,7 @@ from legroom.cli.writing import write_page
 from legroom.environments.own_code import own_code
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
-from legroom.model.outcome import Outcome
-from legroom.model.progress import Progress
+from legroom.model.outcome import Outcome, Progress
 from legroom.named_runs import find_workload
 from legroom.rendering.console import complain, say
 from legroom.rendering.document import Document

@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from legroom.backends.base import hyper
-from legroom.model.data import Data
 from legroom.model.evidence import Evidence
-from legroom.model.knob import Growth
-from legroom.model.plan import Change
+from legroom.model.plan import Change, Growth
 from legroom.model.run import Run
+from legroom.model.spaces import Data
 
 
 def with_settings(run: Run, **parts: dict[str, Any]) -> Run:

@@ -12,8 +12,7 @@ from legroom.fitting.changes import differences
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.repairs import breaks_rules
 from legroom.fitting.search import needed_in_all, relimited, unlimited
-from legroom.model.knob import Growth
-from legroom.model.plan import Plan, Turn
+from legroom.model.plan import Growth, Plan, Turn
 from legroom.model.run import Run
 from legroom.model.verdict import fits
 

@@ -17,7 +17,7 @@ from legroom.errors import LegroomError
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Footprint, Place
 from legroom.model.machine import Machine
-from legroom.model.prediction import LeanOption, Prediction
+from legroom.model.plan import LeanOption, Prediction
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import DeviceName, Mode, add_up, gather, gather_all

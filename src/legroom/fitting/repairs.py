@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from legroom.backends.base import backend_of
 from legroom.errors import BadInput
 from legroom.fitting.changes import differences, with_changes
-from legroom.model.finding import Finding
+from legroom.model.footprint import Finding
 from legroom.model.plan import Change, Price
 from legroom.model.run import Run
 from legroom.predicting.constraints import broken_rules

@@ -20,8 +20,7 @@ from legroom.fitting.changes import differences, with_changes, with_settings
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.repairs import Mend, breaks_rules, repaired
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
-from legroom.model.knob import Knob
-from legroom.model.plan import PRICES, Change, Plan, Price, Turn
+from legroom.model.plan import PRICES, Change, Knob, Plan, Price, Turn
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits, refused_array
 from legroom.plugins import plugged_knobs

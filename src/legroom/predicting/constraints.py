@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from legroom.backends.base import algorithm_of, backend_of
-from legroom.model.finding import Finding
+from legroom.model.footprint import Finding
 from legroom.model.run import MemorySpec, Run
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from legroom.backends.base import backends
-from legroom.model.draft import Draft
-from legroom.model.file_kind import FileKind
+from legroom.model.draft import Draft, FileKind
 from legroom.reading.naming import PARTS, did_you_mean
 
 MOST_FOREIGN = 1  # keys that a run file has no place for, in what is a run file all the same

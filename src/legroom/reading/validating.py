@@ -21,10 +21,9 @@ from legroom.backends.base import (
     find_backend,
 )
 from legroom.errors import BadInput, NotKnownYet
-from legroom.model.draft import Draft, copied, get, made_with, put, stale_keys
+from legroom.model.draft import Draft, Vocabulary, copied, get, made_with, put, stale_keys
 from legroom.model.run import REMOVED_MEMORY, Run
 from legroom.model.spaces import DTYPES, DictSpace, leaves
-from legroom.model.vocabulary import Vocabulary
 from legroom.named_runs import with_own_spaces
 from legroom.reading.hyperchecks import NO_DEFAULT, checked, net_arch_problem, shown
 from legroom.reading.known_spaces import find_spaces

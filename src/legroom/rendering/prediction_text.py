@@ -9,9 +9,8 @@ from typing import Any
 from legroom import __version__
 from legroom.backends.base import backend_of
 from legroom.errors import unseen_text
-from legroom.model.finding import Finding
-from legroom.model.footprint import Footprint
-from legroom.model.prediction import LeanOption, Prediction
+from legroom.model.footprint import Finding, Footprint
+from legroom.model.plan import LeanOption, Prediction
 from legroom.model.spaces import describe
 from legroom.model.verdict import Budget, allocator_limit, fits_closely, refused_array
 from legroom.rendering.console import document

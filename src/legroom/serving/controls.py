@@ -1,6 +1,6 @@
 """What can be turned of a run on the page: every setting that it has, with its range, its default and its price.
 
-The list follows from the tables that everything else uses: the constructor's defaults in `model.algorithms`, the keys
+The list follows from the tables that everything else uses: the constructor's defaults in `model.facts`, the keys
 of `MemorySpec`, and the knobs with their prices. A new hyperparameter or knob is on the page without a line here.
 """
 
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Literal, get_args, get_type_hints
 
 from legroom.backends.base import Backend, algorithm_of, backend_of, knob_named
-from legroom.model.algorithms import Algorithm
+from legroom.model.facts import Algorithm
 from legroom.model.run import EnvSpec, EvalSpec, MemorySpec, Run
 from legroom.model.spaces import BoxSpace
 from legroom.named_runs import workload_of

@@ -21,9 +21,8 @@ from typing import TypeVar
 from legroom.backends.base import backend_of
 from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
 from legroom.machine.limits import limit_reached
-from legroom.model.learner import Figures, Learner
-from legroom.model.progress import TrainingPhase
-from legroom.model.task import TrainTask
+from legroom.model.learner import Figures, Learner, TrainTask
+from legroom.model.outcome import TrainingPhase
 from legroom.orphan import end_unheard
 from legroom.training.background import Abandoned, BackgroundThread, StopSignals
 from legroom.training.checkpoint import Checkpoint, Checkpoints, Pace

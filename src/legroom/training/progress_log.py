@@ -27,7 +27,7 @@ from typing import Any, Self, TextIO
 from legroom.errors import BadInput
 from legroom.machine.forks import in_forks, to_nowhere
 from legroom.model.files import open_plain, write_whole
-from legroom.model.progress import Progress
+from legroom.model.outcome import Progress
 
 _POLYNOMIAL = 0x82F63B78  # CRC-32C, bits reversed
 _LARGEST_FLOAT = 3.4028234e38

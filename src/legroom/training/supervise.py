@@ -29,8 +29,8 @@ from legroom.machine.child_process import end_group
 from legroom.machine.gpu_meter import GpuMeter
 from legroom.machine.tree import tree_memory
 from legroom.model.files import new_temporary
-from legroom.model.progress import MemorySample, Moment, Progress, TrainingPhase
-from legroom.model.task import TrainTask
+from legroom.model.learner import TrainTask
+from legroom.model.outcome import MemorySample, Moment, Progress, TrainingPhase
 from legroom.training.background import STOP_WITHIN_S
 from legroom.training.events import EnvCalls, EventLines, new_file
 from legroom.training.hanging import Hang, HangWatch

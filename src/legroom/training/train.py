@@ -23,10 +23,19 @@ from legroom.errors import BadInput
 from legroom.machine.child_process import import_path
 from legroom.machine.history import remember_run
 from legroom.machine.live_log import LiveLog
-from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome, Retreat
-from legroom.model.progress import MemorySample, Moment, Progress
+from legroom.model.learner import TrainTask
+from legroom.model.outcome import (
+    Attempt,
+    MeasuredItem,
+    MeasuredPeak,
+    MeasuredPeaks,
+    MemorySample,
+    Moment,
+    Outcome,
+    Progress,
+    Retreat,
+)
 from legroom.model.run import Run
-from legroom.model.task import TrainTask
 from legroom.training.checkpoint import Checkpoint, checkpoint_paths
 from legroom.training.lookout import Lookout
 from legroom.training.request import Training

@@ -12,8 +12,8 @@ from test_retreat_knobs import BITS, TURNED
 from legroom.backends.sb3 import replay_state
 from legroom.backends.sb3.training import Sb3Learner
 from legroom.fitting.changes import with_settings
+from legroom.model.learner import TrainTask
 from legroom.model.run import Run
-from legroom.model.task import TrainTask
 from legroom.training.checkpoint import Checkpoints, checkpoint_paths
 
 PPO = {"algo": "PPO", "hyperparams": {"n_steps": 16, "batch_size": 8, "n_epochs": 2}}

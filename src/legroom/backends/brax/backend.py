@@ -12,8 +12,8 @@ from legroom.backends.brax.facts import LAYERS, is_ppo
 from legroom.backends.brax.vocabulary import BRAX_ALGORITHMS, SPACES, VOCABULARY, adopt_words
 from legroom.errors import BadInput
 from legroom.extras import needs
-from legroom.model.counts import Storage
 from legroom.model.evidence import DeviceName, Evidence, Look, Mode, Values
+from legroom.model.facts import Storage
 from legroom.model.footprint import Footprint
 from legroom.model.machine import Machine
 from legroom.model.plan import MostEnvs, Plan
@@ -22,8 +22,7 @@ from legroom.model.run import Run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from legroom.model.archive import Exported
-    from legroom.model.task import TrainTask
+    from legroom.model.learner import Exported, TrainTask
 
 PREALLOCATE, PLATFORMS, LOG_LEVEL = "XLA_PYTHON_CLIENT_PREALLOCATE", "JAX_PLATFORMS", "TF_CPP_MIN_LOG_LEVEL"
 ROOM = "legroom.backends.brax"

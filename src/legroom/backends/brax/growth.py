@@ -19,8 +19,7 @@ from legroom.fitting.changes import differences, divisors_below, larger_replay, 
 from legroom.fitting.repairs import breaks_rules
 from legroom.fitting.search import needed_in_all
 from legroom.model.footprint import Footprint
-from legroom.model.knob import Growth
-from legroom.model.plan import MostEnvs, Plan, Turn
+from legroom.model.plan import Growth, MostEnvs, Plan, Turn
 from legroom.model.run import Run
 from legroom.model.verdict import fits
 

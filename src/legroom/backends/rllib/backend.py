@@ -21,7 +21,7 @@ from legroom.model.run import Run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from legroom.model.archive import Exported
+    from legroom.model.learner import Exported
     from legroom.model.rule import Rule
 
 ROOM = "legroom.backends.rllib"

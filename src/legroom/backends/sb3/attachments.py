@@ -2,8 +2,8 @@
 of the knobs."""
 
 from legroom.backends.sb3.knobs import SB3_KNOBS
-from legroom.model.attachment import Attachment
 from legroom.model.plan import Price
+from legroom.model.program_plan import Attachment
 
 _BUFFERS = "legroom.backends.sb3.attaching"
 _WORKERS = "legroom.backends.sb3.attaching"

@@ -14,18 +14,16 @@ from legroom.backends.sb3 import stored
 from legroom.backends.sb3.base_figures import BaseFigures, base_figures, figures_for
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
 from legroom.extras import needs
-from legroom.model.counts import Storage
 from legroom.model.evidence import DeviceName, Evidence
+from legroom.model.facts import Storage
 from legroom.model.plan import Price
 from legroom.model.run import Run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from legroom.model.archive import Exported
-    from legroom.model.file_kind import FileKind
-    from legroom.model.learner import Learner, Loop
-    from legroom.model.task import TrainTask
+    from legroom.model.draft import FileKind
+    from legroom.model.learner import Exported, Learner, Loop, TrainTask
 
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 ROOM = "legroom.backends.sb3"

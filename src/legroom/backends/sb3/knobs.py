@@ -10,7 +10,7 @@ step, a shorter run, no replay buffer saved with PPO (which has none).
 from legroom.backends.sb3 import ladders
 from legroom.backends.sb3.bill.lean import storage_price
 from legroom.model.evidence import Evidence
-from legroom.model.knob import Knob
+from legroom.model.plan import Knob
 from legroom.model.run import Run
 
 # fmt: off

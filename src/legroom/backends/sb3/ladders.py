@@ -31,7 +31,7 @@ from legroom.fitting.changes import (
     with_settings,
 )
 from legroom.model.evidence import Evidence
-from legroom.model.knob import Growth
+from legroom.model.plan import Growth
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace, DiscreteSpace
 from legroom.units import MIB

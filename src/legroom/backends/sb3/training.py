@@ -33,8 +33,7 @@ from legroom.environments.env_make import EnvError
 from legroom.errors import BadInput, LegroomError
 from legroom.machine.limits import limit_reached
 from legroom.machine.stack_signal import answer_stack_signal
-from legroom.model.learner import Evaluation, FailureCause, Learned, Learner, Loop, SavedState, State, Status
-from legroom.model.task import TrainTask
+from legroom.model.learner import Evaluation, FailureCause, Learned, Learner, Loop, SavedState, State, Status, TrainTask
 from legroom.sharing.failures import WorkerDied
 from legroom.training.checkpoint import parameters_sha256
 from legroom.training.events import EnvCalls

@@ -18,8 +18,7 @@ from legroom.checking.rule_helpers import (
     subject_rule,
 )
 from legroom.model.footprint import HOST_PLACES, Item
-from legroom.model.rule import Found
-from legroom.model.subject import Key, Subject, SubjectRun
+from legroom.model.rule import Found, Key, Subject, SubjectRun
 from legroom.model.verdict import gpu_fits
 from legroom.predicting.constraints import keys_without_effect
 from legroom.units import format_fine_size as size
