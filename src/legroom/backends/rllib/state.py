@@ -11,7 +11,7 @@ import numpy as np
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 from legroom.backends.rllib.modules import unmasked_space
-from legroom.backends.sb3.state_spaces import describe_space
+from legroom.backends.sb3.state_envs import describe_space
 from legroom.errors import BadInput
 from legroom.model.learner import SavedState
 from legroom.training.arrays import NotPlain, put_together, take_apart
