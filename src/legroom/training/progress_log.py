@@ -219,11 +219,12 @@ def _read(path: Path) -> tuple[list[str], list[Row]]:
 
 
 class TrainingLog:
-    """Rows of figures by step.
+    """Rows of figures by step, in both files.
+
+    A log that cannot be written, on a full disk as a rule, is said once and is no reason to stop.
 
     Args:
         resumed_from: rows beyond this step are dropped: they will be logged again.
-        say: told when something cannot be written.
     """
 
     def __init__(self, out: Path, *, resumed_from: int, say: Callable[[str], None]) -> None:
@@ -232,12 +233,15 @@ class TrainingLog:
         self._board: Board | None = None
         self._say, self._failing = say, False
 
-    def write(self, step: int, figures: Mapping[str, float | int | None]) -> None:
+    def write(self, step: int, figures: Mapping[str, Any], *, shown: Mapping[str, float] | None = None) -> None:
+        """Write a row; `shown` are the figures of it that TensorBoard gets, where it does not get all."""
+        if shown is None:
+            shown = {name: value for name, value in figures.items() if value is not None}
         try:
             self._rows = self._rows or ProgressLog(self._out / "progress.csv", resumed_from=self._resumed_from)
             self._rows.append({STEP: step, **figures})
             self._board = self._board or Board(self._out / "tensorboard")
-            self._board.write(step, {name: value for name, value in figures.items() if value is not None})
+            self._board.write(step, shown)
             self._failing = False
         except (OSError, BadInput) as error:
             if not self._failing:
