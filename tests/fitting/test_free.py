@@ -6,7 +6,7 @@ import pytest
 
 from legroom.backends.base import backend_of
 from legroom.backends.sb3.base_figures import BaseFigures
-from legroom.model.evidence import Evidence, Growth, LeanProbe
+from legroom.model.evidence import ColumnGrowth, Evidence, LeanProbe
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
 from legroom.model.run import Run
@@ -18,8 +18,9 @@ UNPROBED = Evidence(
 
 def probed(nbytes, step, reset=0):
     """Return what is known after a probe: bytes of an observation, and what a step and an episode of 100 add."""
-    growth = Growth(nbytes, 1, first=0, another=0, another_error=0, current=0, step=step, step_error=0, reset=reset,
-                    reset_error=0)  # fmt: skip
+    growth = ColumnGrowth(
+        nbytes, 1, first=0, another=0, another_error=0, current=0, step=step, step_error=0, reset=reset, reset_error=0
+    )
     lean = LeanProbe("rollout", {"": growth}, steps=400, episodes=4, episode_mean=100, time_limit=100)
     return replace(UNPROBED, lean=lean)
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from types import NoneType
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from legroom.errors import EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
@@ -20,6 +21,7 @@ from legroom.model.spaces import Between, Data
 
 TrainingPhase = Literal["start", "collect", "update", "checkpoint", "evaluate"]
 PHASES: tuple[str, ...] = get_args(TrainingPhase)
+_WHOLE = ("timesteps", "total", "iteration")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +51,25 @@ class Progress:
         Raises:
             BadInput: a figure is missing or is none.
         """
-        return cls(
-            timesteps=_get(data, "timesteps", int),
-            total=_get(data, "total", int),
-            iteration=_get(data, "iteration", int, 0),
-            phase=_phase(data),
-            steps_per_s=_number(data, "steps_per_s"),
-            reward_mean=_number_or_none(data, "reward_mean"),
-            episode_length_mean=_number_or_none(data, "episode_length_mean"),
-            seconds=_number(data, "seconds"),
-        )
+        found: dict[str, Any] = {"iteration": 0} | {
+            each.name: data[each.name] for each in fields(cls) if each.name in data
+        }
+        for name, value in found.items():
+            if name == "phase":
+                if value not in PHASES:
+                    hint = f"one of {', '.join(PHASES)}"
+                    raise BadInput(f"progress of a training: phase is {value!r}", hint=hint)
+                continue
+            kinds = (int,) if name in _WHOLE else (int, float, NoneType)
+            if not isinstance(value, kinds) or isinstance(value, bool):
+                raise BadInput(f"progress of a training: {name} is {value!r}")
+            if name not in _WHOLE:
+                found[name] = finite(None if value is None else float(value))
+        found |= {name: math.nan for name in ("steps_per_s", "seconds") if found.get(name) is None}
+        try:
+            return cls(**{"reward_mean": None, "episode_length_mean": None, **found})
+        except TypeError as error:
+            raise BadInput(f"progress of a training: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,46 +106,26 @@ def finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _get(data: dict[str, Any], key: str, kind: type | tuple[type, ...], default: Any = None) -> Any:
-    value = data.get(key, default)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise BadInput(f"progress of a training: {key} is {value!r}")
-    return value
-
-
-def _number_or_none(data: dict[str, Any], key: str) -> float | None:
-    return finite(None if data.get(key) is None else float(_get(data, key, (int, float))))
-
-
-def _number(data: dict[str, Any], key: str) -> float:
-    value = _number_or_none(data, key)
-    return math.nan if value is None else value
-
-
-def _phase(data: dict[str, Any]) -> Any:
-    phase = data.get("phase")
-    if phase not in PHASES:
-        raise BadInput(f"progress of a training: phase is {phase!r}", hint=f"one of {', '.join(PHASES)}")
-    return phase
-
-
 FILE_NAME = "outcome.json"
 Count = Annotated[int, Between(0, (1 << 63) - 1)]
-_SKIP_UNKNOWN = {"extra": "ignore", "strict": True}
+
+
+class _Kept(Data):
+    """A part of the outcome: keys that it does not know are skipped."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "ignore", "strict": True}
 
 
 @dataclass(frozen=True)
-class Attempt(Data):
+class Attempt(_Kept):
     """One start of the training: why it was made, and the knobs that were turned for it."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _SKIP_UNKNOWN
 
     reason: str
     knobs: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Retreat(Data):
+class Retreat(_Kept):
     """One time that memory ran out, or was about to, and what was done about it.
 
     Args:
@@ -144,8 +135,6 @@ class Retreat(Data):
         update: the gradient step that was redone, where that happened inside an update.
     """
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _SKIP_UNKNOWN
-
     step: Count
     why: str
     what: str
@@ -153,30 +142,24 @@ class Retreat(Data):
 
 
 @dataclass(frozen=True)
-class MeasuredPeak(Data):
+class MeasuredPeak(_Kept):
     """The largest number of bytes in one place: as predicted (None where nothing was) and as it came."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _SKIP_UNKNOWN
 
     predicted: Count | None
     measured: Count
 
 
 @dataclass(frozen=True)
-class MeasuredPeaks(Data):
+class MeasuredPeaks(_Kept):
     """The peaks of a training; `gpu` is None where it used none."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _SKIP_UNKNOWN
 
     host: MeasuredPeak
     gpu: MeasuredPeak | None = None
 
 
 @dataclass(frozen=True)
-class MeasuredItem(Data):
+class MeasuredItem(_Kept):
     """One item of the bill in bytes; `measured` is None where nothing can measure it alone."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _SKIP_UNKNOWN
 
     name: str
     predicted: Count
@@ -184,7 +167,7 @@ class MeasuredItem(Data):
 
 
 @dataclass(frozen=True)
-class Outcome(Data):
+class Outcome(_Kept):
     """What happened in a training.
 
     Args:
@@ -200,8 +183,6 @@ class Outcome(Data):
         seconds: how long it took, all attempts together.
         error: why it failed, in one line.
     """
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _SKIP_UNKNOWN
 
     status: Literal["finished", "stopped", "failed"]
     timesteps: Count

@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
@@ -155,7 +156,7 @@ class TrainingLoop:
             self.iteration = int(kept.get("iteration", 0))
             self._elapsed_before_s = float(kept.get("elapsed_s", 0.0))
             self._why_not_exact = str(kept.get("why_not_exact", "")) or unlike
-            self._finite.suspicion = Suspicion.from_json(kept.get("suspicion"))
+            self._finite.suspicion = Suspicion(**kept["suspicion"]) if kept.get("suspicion") else None
             self._pace.written_at_step, self._pace.written_at_place = checkpoint.step, learner.place
             how = f"not bit-exact: {self._why_not_exact}" if self._why_not_exact else "exact"
             self.say(f"resuming from step {checkpoint.step:,} ({how})")
@@ -346,7 +347,7 @@ class TrainingLoop:
         self._why_not_exact = state.why_not_exact
         kept = {**state.data.get("legroom", {}), "iteration": self.iteration, "why_not_exact": state.why_not_exact}
         if self._finite.suspicion is not None:
-            kept["suspicion"] = self._finite.suspicion.to_json()
+            kept["suspicion"] = asdict(self._finite.suspicion)
             self._checkpoints.suspect_since = self._finite.suspicion.step
         if learner.is_within:
             kept["evaluated_at"] = self._evaluated_at
