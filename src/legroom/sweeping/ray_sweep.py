@@ -26,8 +26,7 @@ from ray.exceptions import RayError
 
 from legroom.cluster.session import ray_nodes, ray_session
 from legroom.errors import EXIT_BAD_INPUT, LegroomError
-from legroom.model.outcome import Outcome
-from legroom.model.progress import MemorySample, Progress
+from legroom.model.outcome import MemorySample, Outcome, Progress
 from legroom.sweeping.sweep_folder import Live, SweepFolder
 from legroom.sweeping.trial import WORKER_NBYTES, Status, SweepView, TooLarge, Trial, TrialResult
 from legroom.training.request import Training

@@ -32,8 +32,7 @@ from legroom.backends.brax.items import CARD_ERROR, FAR_ERROR, OTHER_CARD_ERROR,
 from legroom.backends.brax.plans import Asked, Plan, Sizes, Step, moments_of, sizes_of, solved
 from legroom.errors import BadInput, MissingExtra
 from legroom.fitting.changes import with_settings
-from legroom.fitting.predictor import Predictor
-from legroom.fitting.priced import predict_all
+from legroom.fitting.predictor import Predictor, predict_all
 from legroom.fitting.tiers import tier
 from legroom.installing import install_command
 from legroom.machine.cache import write_json

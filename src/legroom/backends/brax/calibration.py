@@ -29,10 +29,10 @@ from legroom.backends.brax.plans import BY_NAME, Asked, Plan, Sizes, sizes_of
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.gpu_table import KnownGpu
 from legroom.machine.versions import read_versions
-from legroom.model.data import Data
 from legroom.model.evidence import DeviceName
 from legroom.model.machine import Gpu
 from legroom.model.run import Run
+from legroom.model.spaces import Data
 from legroom.xla.target import known_card
 
 LIBRARIES = ("jax", "jaxlib", "brax", "flax", "optax", "mujoco", "mujoco-mjx", "playground")

@@ -6,7 +6,7 @@ Mirrors the first lines of `train()` in brax 0.14.2, training/agents/ppo/train.p
 import math
 
 from legroom.backends.base import hyper
-from legroom.model.counts import Counts
+from legroom.model.facts import Counts
 from legroom.model.run import Run
 
 LAYERS = ("policy_hidden_layer_sizes", "value_hidden_layer_sizes", "hidden_layer_sizes")  # of its networks

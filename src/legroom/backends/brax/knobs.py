@@ -18,14 +18,21 @@ from typing import Literal
 from legroom.backends.base import hyper
 from legroom.backends.brax.constraints import INT32
 from legroom.backends.brax.facts import LAYERS, env_steps_per_training_step, eval_envs_of, is_ppo
-from legroom.fitting.changes import differences, with_settings
+from legroom.fitting.changes import (
+    differences,
+    divisors_below,
+    halves,
+    larger_replay,
+    narrower_layers,
+    one_setting,
+    smaller_rings,
+    with_settings,
+)
 from legroom.fitting.repairs import breaks_rules
-from legroom.fitting.rungs import divisors_below, halves, larger_replay, narrower_layers, one_setting, smaller_rings
 from legroom.fitting.search import needed_in_all
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Footprint
-from legroom.model.knob import Growth, Knob
-from legroom.model.plan import MostEnvs, Plan, Turn
+from legroom.model.plan import Growth, Knob, MostEnvs, Plan, Turn
 from legroom.model.run import EvalSpec, Run
 from legroom.model.verdict import fits
 

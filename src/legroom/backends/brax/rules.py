@@ -22,10 +22,9 @@ from legroom.backends.sb3.script_envs import worker_classes
 from legroom.checking.locating import value_fix
 from legroom.checking.rule_helpers import N_ENVS, TOTAL, counts_known, of_ram, ram_limit, run_rule, script_rule
 from legroom.checking.script_gpu import cuda_calls, environment_settings, is_straight
-from legroom.model.finding import Finding, Severity
-from legroom.model.rule import Found, Rule
+from legroom.model.footprint import Finding, Severity
+from legroom.model.rule import Found, Key, Rule, Subject, SubjectRun
 from legroom.model.run import Run
-from legroom.model.subject import Key, Subject, SubjectRun
 from legroom.reading.interpreter.asker import number_of
 from legroom.reading.interpreter.scopes import start
 from legroom.reading.interpreter.script import Definition, Script, argument

@@ -28,9 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from legroom.errors import BadInput
-from legroom.model.archive import Exported
 from legroom.model.files import whole_file
-from legroom.model.learner import SavedState
+from legroom.model.learner import Exported, SavedState
 from legroom.training.archives import check_export
 from legroom.training.arrays import dtype_name, is_raw, raw_bytes
 from legroom.training.checkpoint import newest_checkpoint

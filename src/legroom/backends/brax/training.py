@@ -19,9 +19,19 @@ from legroom.backends.brax.schedule import evaluation_key, next_keys, schedule_o
 from legroom.backends.brax.state import RESETS, Carry, capture, parameters_sha256, restore, without_weak_types
 from legroom.environments.objects import resolve_object
 from legroom.errors import LegroomError
-from legroom.model.learner import Evaluation, FailureCause, Figures, Learned, Learner, Loop, SavedState, State, Status
+from legroom.model.learner import (
+    Evaluation,
+    FailureCause,
+    Figures,
+    Learned,
+    Learner,
+    Loop,
+    SavedState,
+    State,
+    Status,
+    TrainTask,
+)
 from legroom.model.run import Run
-from legroom.model.task import TrainTask
 from legroom.training.background import Abandoned
 from legroom.units import format_size
 

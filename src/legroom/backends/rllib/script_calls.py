@@ -200,3 +200,6 @@ def minibatch_rest(script: Script) -> Iterable[Found]:
                 f"the last minibatch of the pass with repeated samples",
                 "a minibatch_size that divides the train batch", settings.line, severity="info",
             )  # fmt: skip
+
+
+SCRIPT_RULES = (minibatch_exceeds_batch, minibatch_rest)

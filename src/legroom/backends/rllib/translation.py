@@ -16,8 +16,8 @@ from typing import Any, Literal
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.vocabulary import VOCABULARY as SB3
 from legroom.errors import BadInput
+from legroom.model.draft import Vocabulary
 from legroom.model.run import PolicySpec, Run
-from legroom.model.vocabulary import Vocabulary
 
 RllibAlgo = Literal["PPO", "DQN", "SAC"]
 ALGOS: Mapping[str, RllibAlgo] = {
