@@ -9,7 +9,7 @@ import pytest
 from tests.cli.in_process import legroom
 from tests.cli.wrong_inputs import HELD_OUT, SEEN, STILL_WRONG, write_files
 
-from legroom.cli.main import COMMANDS
+from legroom.cli.main import SUMMARIES as COMMANDS
 from legroom.named_runs import run_names
 
 HEAVY = ("torch", "gymnasium", "stable_baselines3", "jax", "ray", "numpy", "scipy", "matplotlib")
