@@ -3,11 +3,13 @@
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.cli.in_process import legroom
 
 from legroom.cli.commands import COMMANDS, WITH_PROGRAM
+from legroom.cli.main import SUMMARIES
 from legroom.cli.parsing import Command, options_of
 from legroom.named_runs import workloads
 from legroom.reading.workload_options import declared_options
@@ -37,6 +39,14 @@ def test_examples_come_before_options_and_begin_with_the_command(name: str) -> N
     examples = examples[: examples.index("")]
     assert examples and all(f"legroom {name}" in line for line in examples[:1])
     assert lines.index("Examples:") < next(i for i, line in enumerate(lines) if line.startswith(("What  ", "Output  ")))
+
+
+def test_no_summary_is_cut_short_and_the_version_is_the_packages() -> None:
+    shown = legroom("--help", COLUMNS="80").stdout
+    assert all(summary in shown for summary in SUMMARIES.values())
+    program = str(Path(sys.executable).parent / "legroom")  # as it is installed
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == legroom("--version").stdout == "legroom 0.2.0\n"
 
 
 def names_of(command: type[Command]) -> set[str]:

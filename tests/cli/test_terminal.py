@@ -63,18 +63,6 @@ def test_every_screen_fits_80_columns(screen: tuple[str, ...], tmp_path: Path) -
     assert "\x1b" not in done.stdout + done.stderr and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", [None, *COMMANDS])
-def test_help_fits_80_columns(command: str | None, tmp_path: Path) -> None:
-    done = legroom(*([command] if command else []), "--help", cwd=tmp_path, COLUMNS="80")
-    assert done.returncode == 0 and [line for line in done.stdout.splitlines() if len(line) > 80] == []
-    if command is None:
-        assert all(summary in done.stdout for summary in SUMMARIES.values())  # none cut short
-
-
-def test_the_version_is_one_line(tmp_path: Path) -> None:
-    assert re.fullmatch(r"legroom \d+\.\d+\S*\n", run("--version", cwd=tmp_path).stdout)
-
-
 def on_a_terminal(*arguments: str, **environment: str) -> str:
     """Return what the command writes to a terminal."""
     pid, fd = pty.fork()

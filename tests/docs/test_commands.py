@@ -84,8 +84,11 @@ def parse(told: Told) -> None:
     assert name in COMMANDS, f"{told.where}: there is no command {name}"
     if arguments == [] or "--help" in arguments or "--help-all" in arguments:
         return  # the command itself is meant
+    command = command_called(name, with_program="--" in arguments or "--with" in arguments)
+    if len(arguments) == 1 and arguments[0] in {each for one in options_of(command) for each in one.names}:
+        return  # an option is meant
     try:
-        asked = parse_words(command_called(name, with_program="--" in arguments or "--with" in arguments), arguments)
+        asked = parse_words(command, arguments)
     except (UsageError, BadInput) as error:
         pytest.fail(f"{told.where}: legroom {' '.join(told.words)}: {error}")
     check_runs(told, asked)

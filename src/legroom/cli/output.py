@@ -23,8 +23,6 @@ from legroom.model.footprint import Footprint
 from legroom.model.prediction import Prediction
 from legroom.rendering.console import say
 from legroom.rendering.document import Document
-from legroom.scheduling.requests import System, request_for
-from legroom.scheduling.snippets import granted, snippet
 from legroom.units import MIB
 
 # How what is written here begins: pages, documents, run files.
@@ -148,6 +146,9 @@ def job_of(footprint: Footprint, system: str, *, by_legroom: bool) -> dict[str, 
     Args:
         by_legroom: `legroom train` starts it, which is a process of its own.
     """
+    from legroom.scheduling.requests import System, request_for  # few ask for it
+    from legroom.scheduling.snippets import granted, snippet
+
     kind = System(system)
     request = request_for(footprint, supervisor=SUPERVISOR_BYTES if by_legroom else 0)
     return {

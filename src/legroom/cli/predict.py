@@ -95,12 +95,15 @@ def is_script(target: str) -> bool:
     return is_python(target)
 
 
-def rehearsal_command(script: str, options: Mapping[str, str | None]) -> str:
-    """Return the command that predicts a script by running it."""
+def rehearsal_command(
+    script: str | None, options: Mapping[str, str | None], program: Sequence[str] | None = None
+) -> str:
+    """Return the command that predicts a script, or a program with its arguments, by running it."""
     from legroom.reading.programs import required_arguments  # parses source, which --help must not pay for
 
     given = [word for name, value in options.items() if value is not None for word in (name, value)]
-    return shlex.join(["legroom", "predict", *given, "--", "python", script, *required_arguments(script)])
+    words = [script, *required_arguments(script)] if script is not None else program or ()
+    return shlex.join(["legroom", "predict", *given, "--", "python", *words])
 
 
 @contextmanager
@@ -112,17 +115,12 @@ def pointing_to_running(targets: Sequence[str], options: Mapping[str, str | None
         from legroom.reading.programs import program_of
 
         scripts = [target for target in targets if is_script(target)]
-        script = (
-            str(error.path) if str(error.path) in scripts else scripts[0] if len(targets) == len(scripts) == 1 else ""
-        )
-        if script:
-            command = rehearsal_command(script, options)
-        elif error.path is not None and (program := program_of(str(error.path))) is not None:
-            given = [word for name, value in options.items() if value is not None for word in (name, value)]
-            command = shlex.join(["legroom", "predict", *given, "--", "python", *program])
-        else:
+        at_fault = str(error.path) if str(error.path) in scripts else None
+        script = at_fault or (scripts[0] if len(targets) == len(scripts) == 1 else None)
+        program = None if error.path is None or script else program_of(str(error.path))
+        if script is None and program is None:
             raise
-        way = f"or run it on a simulated GPU: {command}"
+        way = f"or run it on a simulated GPU: {rehearsal_command(script, options, program)}"
         hint = f"{error.hint}; {way}" if error.hint else way
         kind = NotKnownYet if isinstance(error, NotKnownYet) else BadInput
         raise kind(error.message, hint=hint, path=error.path, line=error.line) from None

@@ -10,7 +10,7 @@ from legroom.extras import needs
 from legroom.reading import read_all
 from legroom.reading.user_files import is_file
 from legroom.rendering.console import say
-from legroom.serving.guard import Settings, Started
+from legroom.serving.guard import ServerSettings, Started
 
 
 def run(asked: UiCommand) -> None:
@@ -20,7 +20,7 @@ def run(asked: UiCommand) -> None:
         raise BadInput(f"--port {asked.port} is out of range", hint="0 to 65535; 0 takes any that is free")
     with needs("ui", what="the planner page"):
         from legroom.serving.server import serve
-    serve(Settings(asked.port, tuple(found), folders), lambda address: say(f"legroom ui: {address}"))
+    serve(ServerSettings(asked.port, tuple(found), folders), lambda address: say(f"legroom ui: {address}"))
 
 
 def _read(target: str) -> list[Started]:

@@ -17,7 +17,7 @@ from legroom.growth.thinning import thinned
 from legroom.model.footprint import Peak
 from legroom.model.progress import Moment
 from legroom.rendering.document import Curves, Limit
-from legroom.rendering.frame import DECIMALS, HEIGHT, WIDTH, Frame, legend, text_at
+from legroom.rendering.frame import DECIMALS, HEIGHT, WIDTH, Axes, legend, text_at
 from legroom.rendering.time_left import duration_text, number_text
 from legroom.units import format_size
 
@@ -92,7 +92,7 @@ def _kept(places: Sequence[float], sums: Sequence[float], most: int) -> list[int
     return [at[place] for place, _ in thin(list(zip(places, sums, strict=True)), most)]
 
 
-def _frame(drawn: Curves, sums: Sequence[float], kept: Sequence[int]) -> tuple[Frame, Limit | None]:
+def _frame(drawn: Curves, sums: Sequence[float], kept: Sequence[int]) -> tuple[Axes, Limit | None]:
     """The scale, and the limit where it is near."""
     begin, end = drawn.places[kept[0]], drawn.places[kept[-1]]
     if drawn.unit == "number":
@@ -100,7 +100,7 @@ def _frame(drawn: Curves, sums: Sequence[float], kept: Sequence[int]) -> tuple[F
         spare = max(high - low, abs(high), 1e-6) * 0.05 if high - low < 1e-9 else 0.0
         bottom = low - spare if low - spare < 0 or low > 0.5 * high else 0.0
         top = max(high + spare, 0.0) if high <= 0 else high + spare
-        return Frame(begin, end, top, bottom=bottom, label=_count_text, size_label=lambda y: f"{y:,.6g}",
+        return Axes(begin, end, top, bottom=bottom, label=_count_text, size_label=lambda y: f"{y:,.6g}",
                      steps=DECIMALS, least_step=1e-9), None  # fmt: skip
     shown = sums if drawn.stacked else [value for layer in drawn.layers for value in layer.values]
     top = max([*shown, *(peak.high for peak in drawn.predicted)], default=0)
@@ -108,7 +108,7 @@ def _frame(drawn: Curves, sums: Sequence[float], kept: Sequence[int]) -> tuple[F
     top, bottom = max(top, limit.nbytes if limit else 0, 0), min([0, *shown])
     spare = max(LEAST_SHOWN - (top - bottom), 0) / 2
     label = seconds_text if drawn.along == "time" else _count_text
-    return Frame(begin, end, top + spare, bottom=bottom - spare if bottom < 0 else 0, label=label), limit
+    return Axes(begin, end, top + spare, bottom=bottom - spare if bottom < 0 else 0, label=label), limit
 
 
 def seconds_text(seconds: float) -> str:
@@ -122,7 +122,7 @@ def _count_text(count: float) -> str:
     return f"{round(count / digits) * digits:,}"
 
 
-def _shades(frame: Frame, stretches: Sequence[Stretch], names: dict[str, str]) -> list[str]:
+def _shades(frame: Axes, stretches: Sequence[Stretch], names: dict[str, str]) -> list[str]:
     """What went on when, as a strip along the bottom, and as shades where they would not be stripes."""
     inside = []
     for phase, colour in PHASE_COLOURS.items():
@@ -141,7 +141,7 @@ def _shades(frame: Frame, stretches: Sequence[Stretch], names: dict[str, str]) -
     return inside
 
 
-def _band(frame: Frame, drawn: Curves) -> list[str]:
+def _band(frame: Axes, drawn: Curves) -> list[str]:
     """The band that is predicted, and what is expected in it."""
     peaks: Sequence[Peak] = drawn.predicted if len(drawn.predicted) > 1 else [drawn.predicted[0]] * 2
     places = drawn.places if len(drawn.predicted) > 1 else [frame.begin, frame.end]
@@ -154,7 +154,7 @@ def _band(frame: Frame, drawn: Curves) -> list[str]:
     ]
 
 
-def _layers(frame: Frame, drawn: Curves, kept: Sequence[int], names: dict[str, str]) -> list[str]:
+def _layers(frame: Axes, drawn: Curves, kept: Sequence[int], names: dict[str, str]) -> list[str]:
     """Areas on one another; lines where they are not stacked, and of one layer over shades of its phases."""
     places = [drawn.places[i] for i in kept]
     as_lines = not drawn.stacked or (len(drawn.layers) == 1 and any(drawn.phases))
@@ -175,7 +175,7 @@ def _layers(frame: Frame, drawn: Curves, kept: Sequence[int], names: dict[str, s
     return inside
 
 
-def _labels(frame: Frame, drawn: Curves, limit: Limit | None, inside: list[str]) -> str:
+def _labels(frame: Axes, drawn: Curves, limit: Limit | None, inside: list[str]) -> str:
     """The limit as a line, and the words beside it and beside what is expected."""
     labels = ""
     if limit is not None:
@@ -196,7 +196,7 @@ def _fewer(marks: Sequence[Moment]) -> list[Moment]:
     return [*often[::stride], *(mark for mark in marks if mark.kind == "retreat")]
 
 
-def _moment(frame: Frame, mark: Moment) -> str:
+def _moment(frame: Axes, mark: Moment) -> str:
     x = frame.x(min(max(mark.seconds, frame.begin), frame.end))
     said = escape(f"{seconds_text(mark.seconds)}: {mark.text}")
     top = 0 if mark.kind == "retreat" else HEIGHT - 24

@@ -19,7 +19,7 @@ SIZES += [GIB * 2**i for i in range(14)]
 DECIMALS = [digit * 10.0**power for power in range(-9, 16) for digit in (1, 2, 5)]
 
 
-class Frame:
+class Axes:
     """A drawing's scale: a range to its width, bytes to its height, with a round top.
 
     Args:

@@ -19,7 +19,7 @@ from legroom.model.progress import MemorySample, Progress, finite
 from legroom.rendering.console import DRAW_EVERY_S, LiveLines
 from legroom.rendering.layout import paint
 from legroom.rendering.printable import printable
-from legroom.rendering.time_left import Pace, duration_text, number_text
+from legroom.rendering.time_left import TrainingPace, duration_text, number_text
 from legroom.units import format_size
 
 LINE_EVERY_S = 10.0
@@ -72,7 +72,7 @@ class TrainingView:
         self.run_name, self.total = run_name, total_timesteps
         self.clock, self._heard_at = clock, clock()
         self.host, self.gpu = host, gpu
-        self.pace = Pace()
+        self.pace = TrainingPace()
         self.now: Progress | None = None
         self.reward: float | None = None
         self.pressure = 0.0
