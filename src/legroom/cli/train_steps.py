@@ -34,7 +34,7 @@ from legroom.reading import read, read_all
 from legroom.rendering.console import complain, say, status
 from legroom.rendering.outcome_text import TrainingReport, outcome_document
 from legroom.rendering.printable import printable
-from legroom.rendering.training_display import display_for
+from legroom.rendering.training_display import MemoryGauge, TrainingDisplay, TrainingView, can_be_live
 from legroom.training.choosing import words
 from legroom.training.prepare import knob_after_failure, prepare
 from legroom.training.progress_log import read_progress
@@ -147,15 +147,14 @@ def _train(training: Training, machine: Machine, asked: TrainCommand) -> tuple[O
     gpu_limit = machine.gpus[0].free if machine.gpus else None
     if asked.vram is not None and machine.gpus:
         gpu_limit = parse_size(asked.vram, what="--vram")
-    display = display_for(
-        sys.stderr,
+    host, gpu = (predicted.host, predicted.gpu) if predicted else (None, None)
+    view = TrainingView(
         run.name,
         run.total_timesteps or 0,
-        host_predicted=predicted.host if predicted else None,
-        host_limit=limit or machine.available,
-        gpu_predicted=predicted.gpu if predicted else None,
-        gpu_limit=gpu_limit,
+        host=MemoryGauge("host", host, limit or machine.available),
+        gpu=None if gpu is None else MemoryGauge("GPU", gpu, gpu_limit),
     )
+    display = TrainingDisplay(view, sys.stderr, live=can_be_live(sys.stderr))
     with display:
         knobs = turned_knobs(training.asked, run)
         display.say(f"training {run.name} in {folder.path}" + (f", with {words(knobs)}" if knobs else ""))

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from legroom.rendering.curves import SIZES, legend, short_size, text_at
 from legroom.rendering.document import Bar, Bars, BarSegment, Limit
-from legroom.rendering.frame import SIZES, legend, short_size, text_at
 from legroom.units import format_size
 
 THICK, WHISKER, OVER = 30, 6, 4  # pixels: a bar, the ends of its band, how far a limit reaches beyond
