@@ -19,9 +19,8 @@ from legroom.cli.commands import CheckCommand
 from legroom.cli.output import check_writable, write_text
 from legroom.cli.overrides import repeated, split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
-from legroom.model.checked import Checked
-from legroom.model.finding import Finding
-from legroom.model.rule import Fix
+from legroom.model.footprint import Finding
+from legroom.model.rule import Checked, Fix
 from legroom.named_runs import workloads
 from legroom.reading.constants import walked_settings
 from legroom.reading.project_file import read_project

@@ -17,7 +17,7 @@ def run(asked: ExportCommand) -> None:
     check_export(asked.directory, asked.archive, force=asked.force)  # before torch is imported
     backend = backend_named(backend_name_in(asked.directory))
     try:
-        exported = backend.export(asked.directory, asked.archive, force=asked.force, trust=asked.trust)
+        exported = backend.trainer.export(asked.directory, asked.archive, force=asked.force, trust=asked.trust)
     except NOT_OF_OURS as error:
         what = f"its checkpoint was not written by a training: {type(error).__name__}: {error}"
         raise BadInput(what, path=asked.directory, hint="give a folder that legroom train wrote") from error

@@ -20,7 +20,7 @@ from legroom.errors import BadInput, Unknown, Unseen
 from legroom.model.facts import trained_by_legroom
 from legroom.model.files import open_plain, write_whole
 from legroom.model.footprint import Footprint
-from legroom.model.prediction import Prediction
+from legroom.model.plan import Prediction
 from legroom.rendering.console import say
 from legroom.rendering.document import Document
 from legroom.units import MIB

@@ -23,9 +23,9 @@ from legroom.cli.output import (
 )
 from legroom.cli.overrides import split_settings, told_notes, with_backend
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, NotKnownYet, Unseen
-from legroom.fitting.priced import predict_all
+from legroom.fitting.predictor import predict_all
 from legroom.model.machine import Machine
-from legroom.model.prediction import Prediction
+from legroom.model.plan import Prediction
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import unseen_env

@@ -24,8 +24,7 @@ from legroom.machine import probe
 from legroom.machine.child_process import run_file
 from legroom.machine.gpus import with_gpus_by_torch
 from legroom.model.machine import Machine
-from legroom.model.outcome import Outcome
-from legroom.model.progress import Progress
+from legroom.model.outcome import Outcome, Progress
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.named_runs import find_workload
@@ -35,8 +34,7 @@ from legroom.rendering.console import complain, say, status
 from legroom.rendering.outcome_text import TrainingReport, outcome_document
 from legroom.rendering.printable import printable
 from legroom.rendering.training_display import MemoryGauge, TrainingDisplay, TrainingView, can_be_live
-from legroom.training.choosing import words
-from legroom.training.prepare import knob_after_failure, prepare
+from legroom.training.prepare import knob_after_failure, prepare, words
 from legroom.training.progress_log import read_progress
 from legroom.training.request import Training
 from legroom.training.run_folder import LOG
@@ -209,7 +207,7 @@ def _report(
         gpu_limit=machine.gpus[0].free if machine.gpus else None,
     )
     again = command_to_resume(folder, {asked.target: name})
-    export = (backend_of(training.run).export_use, _export_command(training))
+    export = (backend_of(training.run).trainer.export_use, _export_command(training))
     document = outcome_document(report, folder, again=again, export=export)
     say(dumps(outcome.to_json() | {"notes": list(notes)}, indent=2) if asked.json else document)
     if asked.html is not None:
@@ -238,7 +236,7 @@ def _log_tail(path: Path, lines: int = 15) -> str:
 
 def _export_command(training: Training) -> str:
     """Return the command that writes what was learned to a file; empty where the backend writes none."""
-    folder, name = training.folder.path, backend_of(training.run).export_file
+    folder, name = training.folder.path, backend_of(training.run).trainer.export_file
     if Path(name).exists():
         name = f"{folder.name}-{name}"
     trust = ["--trust"] if own_code(training.run).policy else []  # which has just been imported to train it

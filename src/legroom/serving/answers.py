@@ -20,12 +20,10 @@ from legroom import __version__
 from legroom.checking.check import look_at
 from legroom.checking.subject_reader import subject_of_text
 from legroom.errors import BadInput, LegroomError
-from legroom.fitting.predictor import Predictor
-from legroom.fitting.priced import priced
+from legroom.fitting.predictor import Predictor, priced
 from legroom.fitting.search import fit
 from legroom.machine.gpu_table import GPUS
-from legroom.model.plan import PRICES
-from legroom.model.prediction import Prediction
+from legroom.model.plan import PRICES, Prediction
 from legroom.model.run import Run
 from legroom.named_runs import run_names, workloads
 from legroom.predicting.predict import gather

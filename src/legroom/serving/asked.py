@@ -22,9 +22,9 @@ from legroom.errors import BadInput
 from legroom.explaining.explain import explain
 from legroom.machine import probe
 from legroom.machine.gpu_table import find_gpu
-from legroom.model.explanation import Explanation
 from legroom.model.machine import Gpu, Machine
 from legroom.model.run import Run
+from legroom.model.trace import Explanation
 from legroom.model.verdict import Budget
 from legroom.named_runs import workloads
 from legroom.predicting.predict import DeviceName
@@ -276,7 +276,7 @@ def chosen_run(algo: Any, env: Any) -> Run:
     run = run_from_dict(data)
     if policy := _policy(run):
         run = run_from_dict(data | {"policy": {"name": policy}})
-    for finding in backend.constraints(run):
+    for finding in backend.predictor.constraints(run):
         if finding.severity == "error":
             raise BadInput(finding.message, hint=finding.hint)
     return run
@@ -295,7 +295,8 @@ def _policy(run: Run) -> str | None:
 def with_spaces(run: Run) -> tuple[Run, str | None]:
     """Return the run, with assumed spaces where nothing but its environment would tell them, and what was assumed."""
     backend = backend_of(run)
-    if run.env.spaces is not None or backend.prepared(run, "arithmetic", lambda text: None).env.spaces is not None:
+    known = run if run.env.spaces else backend.predictor.prepared(run, "arithmetic", lambda text: None)
+    if known.env.spaces is not None:
         return run, None
     pictures = run.policy.name == "CnnPolicy"
     seen = {"type": "box", "shape": [84, 84, 3] if pictures else [64], "dtype": "uint8" if pictures else "float32"}
@@ -304,6 +305,6 @@ def with_spaces(run: Run) -> tuple[Run, str | None]:
     for action in ({"type": "discrete", "n": 4}, {"type": "box", "shape": [4]}):
         data["env"] = {**data.get("env", {}), "spaces": {"observation": observation, "action": action}}
         assumed = run_from_dict(data)
-        if not any(finding.code == "LR003" for finding in backend.constraints(assumed)):
+        if not any(finding.code == "LR003" for finding in backend.predictor.constraints(assumed)):
             break
     return assumed, "×".join(map(str, seen["shape"])) + f" {seen['dtype']}"
