@@ -150,7 +150,7 @@ def asked_for_card(run: Run, gpu: Gpu, mode: Mode, progress: Progress) -> str:
     `auto` does so where there is no plan of such a card, or not of such a batch; `trace` also asks about the very run.
     """
     card, known = known_card(gpu), known_of(run, "cuda", gpu)
-    if mode == "arithmetic" or card is None or known is None or _is_refused(run) or plugin_missing():
+    if card is None or known is None or _is_refused(run) or plugin_missing():
         return ""
     answers = known.scaled or (known.same_card and (sizes_of(run).is_asked or known.planned is not None))
     if mode == "auto" and known.plan.card and answers:
