@@ -10,8 +10,7 @@ import pytest
 
 from legroom.machine.cgroup import oom_kills, read_cgroup, read_left, read_pressure
 from legroom.machine.tree import tree_memory
-from legroom.watching.allowance import Allowance
-from legroom.watching.sampling import TreeSampler
+from legroom.watching.sampling import Allowance, TreeSampler
 
 
 def test_no_name_of_a_file_is_interned(monkeypatch: pytest.MonkeyPatch) -> None:

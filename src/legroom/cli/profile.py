@@ -13,11 +13,11 @@ from legroom.cli.overrides import split_settings
 from legroom.cli.writing import Force, Html, check_writable, write_page, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.model.profile import Comparison, Profile
-from legroom.profiling.baseline import compare, read_baseline
-from legroom.profiling.profile_env import FRAMES, MOST_ENVS, SEED, SNAPSHOT_INTERVAL, profile, write_cprofile
 from legroom.rendering.console import PLAIN_WIDTH, say, status
 from legroom.rendering.layout import draw
 from legroom.rendering.profile_text import profile_document, profile_json
+from legroom.watching.baseline import compare, read_baseline
+from legroom.watching.profile import FRAMES, MOST_ENVS, SEED, SNAPSHOT_INTERVAL, profile, write_cprofile
 
 NO_ENVS = ("0", "none")
 File = Path | None

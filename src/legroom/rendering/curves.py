@@ -13,13 +13,13 @@ from operator import itemgetter
 from typing import NamedTuple
 from zlib import crc32
 
-from legroom.growth.thinning import thinned
 from legroom.model.footprint import Peak
 from legroom.model.progress import Moment
 from legroom.rendering.document import Curves, Limit
 from legroom.rendering.frame import DECIMALS, HEIGHT, WIDTH, Frame, legend, text_at
 from legroom.rendering.time_left import duration_text, number_text
 from legroom.units import format_size
+from legroom.watching.samples import thinned
 
 POINTS = Curves.most_points  # of a curve: about one per pixel and a half
 ZOOMS = (1, 4, 16, 64)

@@ -1,12 +1,12 @@
-"""The memory of a training over time, kept in memory that has its size from the start (`kept_rows`)."""
+"""The memory of a training over time, kept in memory that has its size from the start (`watching.samples`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import overload
 
-from legroom.growth.kept_rows import KeptRows, whole
 from legroom.model.progress import PHASES, MemorySample, TrainingPhase
+from legroom.watching.samples import KeptRows, whole
 
 MOST_SAMPLES = 2_000  # a chart has fewer points, and the supervisor of a training of weeks stays small
 _PHASES: Sequence[TrainingPhase] = PHASES  # type: ignore[assignment]

@@ -1,5 +1,8 @@
 """Step an environment in this process and judge whether its memory grows; runs in the child.
 
+Actions are random, valid and seeded, and drawn as an agent would hand them over, a new object each time: an environment
+that keeps the actions it was given leaks them, and one that changes them in place must not meet its own changes again.
+
 How often to sample is decided on the way: a sample must not cost more than `OWN_SHARE` of the steps between two, but
 there have to be enough of them. Both the C allocator's and Python's own memory are judged, each by itself: the quiet
 one would otherwise drown in the noise of the other.
@@ -13,21 +16,22 @@ from __future__ import annotations
 
 import gc
 import math
+import random
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib import import_module
 from typing import Any
 
-from legroom.growth.leak_verdict import Floor, Verdict, combine, judge
-from legroom.model.profile import Curve
-from legroom.profiling.allocator_signals import (
-    MAPPED_EVERY,
-    USUAL_BLOCK_NBYTES,
-    Recorder,
-    block_sizes,
-    mean_block_nbytes,
-)
-from legroom.profiling.stepping import SEED, Stepper
+import numpy as np
 
+from legroom.environments.env_make import EnvError, stage
+from legroom.environments.env_steps import mask_function, random_action
+from legroom.model.profile import Curve
+from legroom.watching import allocator_signals as signals
+from legroom.watching.allocator_signals import Recorder
+from legroom.watching.trend import Floor, Verdict, combine, judge
+
+SEED = 20_261
 OWN_SHARE, OWN_SHARE_LATER = 0.015, 0.04  # the second once there is a suspicion
 LEAST_SAMPLES, LEAST_SAMPLES_LATER, USUAL_SAMPLES, MOST_SAMPLES = 20, 60, 300, 1200  # per look
 WARM_UP_SHARE = 0.02
@@ -41,6 +45,42 @@ OTHER_FLOOR = Floor(nbytes=4 << 20, per_time=0.5)  # mappings come in arenas and
 SMALL_LEAK_NBYTES = 64.0  # per step; a look too short for that much to show says so
 CURVE_POINTS = 240
 LEVEL_NOISE_NBYTES = 128 << 10  # two runs of the same program differ by that: hashes, times, modules compiled anew
+
+
+class Stepper:
+    """An environment under way: `steps` taken and `episodes` ended so far.
+
+    Raises:
+        EnvError: from every method, with what the environment raised.
+    """
+
+    def __init__(self, env: Any, *, seed: int = SEED) -> None:
+        self.env, self.steps, self.episodes = env, 0, 0
+        self._space, self._masks = env.action_space, mask_function(env)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        with stage("the environment's action space raised"):
+            self._space.seed(seed)
+        with stage("the environment raised in reset()"):
+            env.reset(seed=seed)
+
+    def advance(self, count: int) -> None:
+        """Take `count` steps, beginning a new episode wherever one ends."""
+        step, space, masks = self.env.step, self._space, self._masks
+        before, sample = self.steps, space.sample
+        try:
+            for self.steps in range(before + 1, before + count + 1):
+                _, _, terminated, truncated, _ = step(sample() if masks is None else random_action(space, masks))
+                if terminated or truncated:
+                    self.episodes += 1
+                    self.env.reset()
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt | EnvError):
+                raise
+            if isinstance(error, ValueError) and "to unpack (expected 5" in str(error):
+                raise EnvError("step() does not return the five values of a gymnasium environment") from error
+            with stage(f"the environment raised in step {self.steps:,}"):
+                raise
 
 
 @dataclass(frozen=True)
@@ -103,7 +143,7 @@ class _Session:
         self.early: dict[int, int] = {}
         self.looks = 0
         self.malloc_per_step = 0.0
-        self.block_nbytes = USUAL_BLOCK_NBYTES
+        self.block_nbytes = signals.USUAL_BLOCK_NBYTES
 
     def run(self) -> Measurement:
         self.recorder.warm_up()
@@ -157,14 +197,14 @@ class _Session:
         """Note which sizes Python's blocks have, to learn the size of those that are added from here on."""
         began = time.thread_time()
         gc.collect()
-        self.early = block_sizes() or {0: 0}
+        self.early = signals.block_sizes() or {0: 0}
         self.judging_s += time.thread_time() - began
 
     def _judge(self) -> Verdict:
         began = time.thread_time()
         recorder, count = self.recorder, self.recorder.count
         if self.early:
-            self.block_nbytes = mean_block_nbytes(self.early, block_sizes())
+            self.block_nbytes = signals.mean_block_nbytes(self.early, signals.block_sizes())
         steps = recorder.steps[:count]
         begin = steps[0] + DROPPED_SHARE * (steps[-1] - steps[0])
         python = judge(steps, [blocks * self.block_nbytes for blocks in recorder.blocks[:count]], FLOOR, begin=begin)
@@ -172,7 +212,7 @@ class _Session:
         self.malloc_per_step = malloc.rate if malloc.verdict != "ok" else 0.0
         parts = [python, malloc]
         if recorder.has_mallinfo:
-            fresh = slice(0, count, MAPPED_EVERY)
+            fresh = slice(0, count, signals.MAPPED_EVERY)
             other = judge(recorder.steps[fresh], recorder.other[fresh], OTHER_FLOOR, begin=begin)
             # Python's arenas grow with its objects; they are counted already.
             if other.verdict != "ok" and other.rate > 2 * max(python.interval[1], 0.0):
@@ -218,10 +258,35 @@ class _Session:
 
     def _level(self, place: int) -> int:
         """Return the memory in use. `block_nbytes` is the size of what was added, here all blocks count."""
-        return int(self.recorder.blocks[place] * USUAL_BLOCK_NBYTES) + self.recorder.malloc[place]
+        return int(self.recorder.blocks[place] * signals.USUAL_BLOCK_NBYTES) + self.recorder.malloc[place]
 
     def _level_interval(self) -> tuple[int, int] | None:
         """Return between what the memory in use lay in the later half of the run."""
         count = self.recorder.count
         levels = [self._level(place) for place in range(count // 2, count)]
         return (min(levels) - LEVEL_NOISE_NBYTES, max(levels) + LEVEL_NOISE_NBYTES) if levels else None
+
+
+def measure_leak(env: Any, built_from: dict[str, Any], folder: str, **arguments: Any) -> dict[str, Any]:
+    """Return a `Measurement` as plain data."""
+    return asdict(measure(env, **arguments))
+
+
+def write_cprofile(
+    env: Any, built_from: dict[str, Any], folder: str, *, file: str, steps: int, seed: int = SEED
+) -> dict[str, Any]:
+    """Step the environment under cProfile, write `file` for `pstats`, and return the steps taken.
+
+    It slows every call down, so it is a pass of its own: nothing else is measured meanwhile.
+
+    Raises:
+        EnvError: the environment raised.
+    """
+    stepper, profiler = Stepper(env, seed=seed), import_module("cProfile").Profile()
+    profiler.enable()
+    try:
+        stepper.advance(steps)
+    finally:
+        profiler.disable()
+    profiler.dump_stats(file)
+    return {"steps": stepper.steps}

@@ -1,4 +1,4 @@
-"""Trends in a series of bytes: what it does at its end, told apart from what happened once.
+"""Lines through a series of bytes: what it does at its end, told apart from what happened once.
 
 Memory is taken and given back in rounds, so single samples say little. The time is cut into windows; their lowest
 points show what never comes back, their highest what has to fit. Through either goes a straight line, alone and
@@ -36,7 +36,7 @@ QUANTILE = 3.09  # one in a thousand
 
 @dataclass(frozen=True)
 class Fit:
-    """One description of the points: their slope at the end in bytes per unit of time, its error, and the curve."""
+    """One description of the points: the slope at the end in bytes per unit of time, `low` to `high`, and the curve."""
 
     slope: float
     error: float  # standard error of the slope
@@ -77,10 +77,8 @@ def evenly(times: Sequence[float], values: Sequence[float]) -> Series:
 def envelopes(times: Sequence[float], values: Sequence[float], *, least: float) -> tuple[Series, Series]:
     """Return the lowest and the highest points of windows; the samples lie evenly.
 
-    Where memory falls back again and again, a window is long enough to have such a moment in it.
-
-    Args:
-        least: bytes; what falls by less is not looked at.
+    Where memory falls back again and again, by more than `least` bytes, a window is long enough to have such a moment
+    in it.
     """
     count = len(times)
     windows = max(min(count // SAMPLES_PER_WINDOW, MOST_WINDOWS), min(LEAST_WINDOWS, count))
@@ -89,9 +87,12 @@ def envelopes(times: Sequence[float], values: Sequence[float], *, least: float) 
         apart = max(times[later] - times[earlier] for earlier, later in pairwise(falls))
         windows = max(2, min(windows, int((times[-1] - times[0]) / (1.1 * apart))))
     places = list(parts(range(count), windows))
-    lowest = [min(inside, key=values.__getitem__) for inside in places]
-    highest = [max(inside, key=values.__getitem__) for inside in places]
-    return _at(times, values, lowest), _at(times, values, highest)
+    lowest, highest = ([choose(inside, key=values.__getitem__) for inside in places] for choose in (min, max))
+
+    def at(chosen: list[int]) -> Series:
+        return [times[place] for place in chosen], [values[place] for place in chosen]
+
+    return at(lowest), at(highest)
 
 
 def parts(sequence: Sequence[Any], count: int) -> Iterator[Any]:
@@ -99,11 +100,6 @@ def parts(sequence: Sequence[Any], count: int) -> Iterator[Any]:
     length, longer = divmod(len(sequence), count)
     marks = [number * length + min(number, longer) for number in range(count + 1)]
     return (sequence[begin:end] for begin, end in pairwise(marks))
-
-
-def _at(times: Sequence[float], values: Sequence[float], places: Iterable[int]) -> Series:
-    chosen = list(places)
-    return [times[place] for place in chosen], [values[place] for place in chosen]
 
 
 def _falls(values: Sequence[float], least: float) -> list[int]:

@@ -5,9 +5,9 @@ import profile_test_envs as envs
 import pytest
 from gymnasium.wrappers import FrameStackObservation
 
-from legroom.profiling.observation import observe
-from legroom.profiling.profile_env import profile
 from legroom.rendering.profile_text import observation_findings
+from legroom.watching.observation import observe
+from legroom.watching.profile import profile
 
 
 def seen(env, steps=120, **built_from):

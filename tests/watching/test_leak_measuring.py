@@ -10,15 +10,12 @@ import leak_test_envs as envs
 import pytest
 
 from legroom.errors import BadInput
-from legroom.profiling.allocator_signals import Recorder, block_sizes, mean_block_nbytes
-from legroom.profiling.ask_child import ask_child
-from legroom.profiling.loading import env_task, find_run, name_env
-from legroom.profiling.measuring import measure
-from legroom.profiling.own_frames import Frame, library_folders, own_frame
-from legroom.profiling.profile_env import profile
-from legroom.profiling.stepping import Stepper
 from legroom.rendering.profile_text import profile_document
 from legroom.testing import assert_no_leak
+from legroom.watching.allocator_signals import Recorder, block_sizes, mean_block_nbytes
+from legroom.watching.leak_lines import Frame, library_folders, own_frame
+from legroom.watching.measuring import Stepper, measure
+from legroom.watching.profile import ask_profile, env_task, find_run, name_env, profile
 
 HERE = Path(envs.__file__)
 
@@ -59,7 +56,7 @@ def test_an_environment_that_keeps_nothing_is_ok_and_costs_no_second_process():
 
 def test_profiling_leaves_the_parent_light():
     code = (
-        "import sys; from legroom.profiling.profile_env import profile; p = profile('CartPole-v1', 300);"
+        "import sys; from legroom.watching.profile import profile; p = profile('CartPole-v1', 300);"
         "assert p.leak.verdict == 'ok', p; print([m for m in ('numpy', 'gymnasium', 'torch') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
@@ -85,7 +82,7 @@ def test_what_goes_wrong_is_one_line(env, words):
 
 def test_an_environment_that_hangs_is_ended():
     with pytest.raises(BadInput, match="not done after 3 s"):
-        ask_child("leak", env_task(find_run("leak_test_envs:Hangs")), timeout_s=3, frames=10)
+        ask_profile("leak", env_task(find_run("leak_test_envs:Hangs")), timeout_s=3, frames=10)
 
 
 def test_a_module_in_the_working_directory_is_importable(tmp_path, monkeypatch):
@@ -168,7 +165,7 @@ def test_added_blocks_tell_their_size():
 def test_the_users_frame_is_the_innermost_that_is_no_library():
     numpy = str(Path(library_folders()[-1], "site-packages", "numpy", "core.py"))
     package = str(Path(library_folders()[-1], "site-packages", "some_env", "env.py"))
-    mine, ours = "/home/me/env.py", str(Path(sys.modules["legroom.profiling.stepping"].__file__))
+    mine, ours = "/home/me/env.py", str(Path(sys.modules["legroom.watching.measuring"].__file__))
     stack = [Frame("zeros", numpy, 9), Frame("look", mine, 30), Frame("step", mine, 12), Frame("advance", ours, 40)]
     assert own_frame(stack, library_folders(), ()) == Frame("look", mine, 30)
     packaged = [Frame("zeros", numpy, 9), Frame("step", package, 5), Frame("advance", ours, 40)]

@@ -29,7 +29,7 @@ from legroom.machine.limits import limit_reached
 from legroom.machine.probing import probe
 from legroom.machine.tree import tree_memory
 from legroom.model.profile import ParallelRow, Scaling
-from legroom.profiling.stepping import SEED
+from legroom.watching.measuring import SEED
 
 STEPS, SECONDS = 200, 3.0  # per number of environments; the time alone where steps are slow
 INTERPRETER = 32 << 20  # bytes resident before there is an environment (Python 3.11, numpy, gymnasium)

@@ -23,8 +23,7 @@ import numpy as np
 
 from legroom.environments.env_make import EnvError, stage
 from legroom.model.profile import KeyCost, ObservationCost
-from legroom.profiling.own_arrays import name_owner, shares
-from legroom.profiling.stepping import SEED, Stepper
+from legroom.watching.measuring import SEED, Stepper
 
 STEPS = 500
 SECONDS = 5.0
@@ -33,6 +32,11 @@ KEPT_NBYTES = 256 << 20  # of them and their copies: fewer are kept where they a
 PLAIN_KEY = "observation"
 ROLLOUT_STEPS = 1_000  # where no run says how many
 STACK_ATTRIBUTES = ("stack_size", "num_stack")  # of gymnasium's FrameStackObservation, now and before 1.0
+
+DEPTH = 3  # env.game.screen.pixels
+MOST_LOOKED_AT = 5_000  # attributes and items
+MAX_WORK = 10_000  # of np.shares_memory, for views with odd strides
+PLAIN = (str, bytes, int, float, bool, type(None), type)
 
 Arrays = dict[str, np.ndarray]
 
@@ -109,8 +113,8 @@ class _Watch:
                 if not _equal(before, copies[key]):
                     self.changed[key] = min(age, self.changed.get(key, age))
                     self.changes_at_reset |= begins and age == 1
-                if key not in self.sharing and _is_writable(array) and shares(before, array):
-                    self.sharing[key] = name_owner(self.env, array)
+                if key not in self.sharing and _is_writable(array) and _shares(before, array):
+                    self.sharing[key] = _name_owner(self.env, array)
         self.kept.append((arrays, {key: array.copy() for key, array in arrays.items()}))
         for key, array in arrays.items():
             self.returned[key] = array
@@ -145,7 +149,7 @@ class _Watch:
         nbytes = prod(shape) * dtype.itemsize
         cost = KeyCost(key=key, shape=shape, dtype=dtype.name, nbytes=nbytes, constant=key not in self.varying)
         if key in self.sharing or key in self.changed:
-            owner = self.sharing.get(key) or name_owner(self.env, array)
+            owner = self.sharing.get(key) or _name_owner(self.env, array)
             cost = replace(cost, aliases=True, changes_after=self.changed.get(key), buffer=owner)
         returned = "" if array.dtype == dtype or _is_scalar(space) else array.dtype.name
         return replace(cost, returned=returned)
@@ -215,3 +219,60 @@ def _wrapped_stack(env: Any) -> int:
             frames *= next((value for value in found if isinstance(value, int) and value > 0), 1)
         env = getattr(env, "env", None) if hasattr(env, "unwrapped") else None
     return frames
+
+
+def _shares(one: np.ndarray, other: np.ndarray) -> bool:
+    """Say whether two arrays have a byte in common; where that is hard to tell, whether they may."""
+    if not np.may_share_memory(one, other):
+        return False
+    try:
+        return bool(np.shares_memory(one, other, max_work=MAX_WORK))  # type: ignore[arg-type]  # any number will do
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _name_owner(env: Any, array: np.ndarray) -> str:
+    """Return the attribute (`self.screen`, `self.game.pixels`) that shares memory with `array`, empty for none.
+
+    The environment itself is asked first, then the wrappers around it, from inside out.
+    """
+    links: list[Any] = []
+    while env is not None and not any(env is link for link in links):
+        links.append(env)
+        env = vars(env).get("env") if hasattr(env, "__dict__") else None
+    for link in reversed(links):
+        found = {name: value is array for name, value in _arrays(link, links) if _shares(value, array)}
+        if found:  # better one that it is a view of than the array itself
+            return f"{min(found, key=found.__getitem__)} of {type(link).__name__}"
+    return ""
+
+
+def _arrays(link: Any, links: list[Any]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the arrays that can be reached from an environment, by the way there, nearest first."""
+    seen = {id(other) for other in links if other is not link}
+    level: list[tuple[str, Any]] = [("self", link)]
+    looked_at = 0
+    for _ in range(DEPTH + 1):
+        following: list[tuple[str, Any]] = []
+        for name, value in level:
+            looked_at += 1
+            if id(value) in seen or looked_at > MOST_LOOKED_AT:
+                continue
+            seen.add(id(value))
+            if isinstance(value, np.ndarray):
+                yield name, value
+            else:
+                following += _parts(name, value)
+        level = following
+
+
+def _parts(name: str, value: Any) -> list[tuple[str, Any]]:
+    if isinstance(value, PLAIN) or type(value).__module__.startswith("gymnasium.spaces"):
+        return []
+    if isinstance(value, dict):
+        return [(f"{name}[{key!r}]", part) for key, part in list(value.items())[:100]]
+    if isinstance(value, list | tuple):
+        return [(f"{name}[{number}]", part) for number, part in enumerate(value[:100])]
+    if callable(value) or not hasattr(value, "__dict__"):
+        return []
+    return [(f"{name}.{attribute}", part) for attribute, part in list(vars(value).items())]

@@ -1,6 +1,6 @@
-"""Which process of a tree is the trainer, which are workers of it, and which are something else.
+"""Processes as /proc shows them in a few microseconds each, and which of a tree is the trainer and which are workers.
 
-The rule, by what a process was started as, since nobody tells us:
+The rule of roles, by what a process was started as, since nobody tells us:
 
 - *Workers* are the children of Python's multiprocessing (its spawn and forkserver command lines; a child that was
   forked and has the command line of its Python parent), of joblib and of Ray, and legroom's own light ones.
@@ -12,18 +12,113 @@ The rule, by what a process was started as, since nobody tells us:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from legroom.model.trace import Role
-from legroom.watching.proc import command_line, maps_heavy_library
 
+PAGE = os.sysconf("SC_PAGE_SIZE")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_HEAVY_LIBRARIES = (b"libtorch", b"jaxlib", b"libtensorflow", b"libjax")
 _HELPERS = (b"multiprocessing.resource_tracker", b"multiprocessing.semaphore_tracker", b"/raylet", b"/gcs_server",
             b"ray/dashboard", b"ray/_private", b"compile_worker")  # fmt: skip
 _WORKERS = (b"multiprocessing.spawn", b"--multiprocessing-fork", b"joblib.externals.loky", b"ray::",
             b"legroom.sharing.worker")  # fmt: skip
 _FORKSERVER = b"multiprocessing.forkserver"
 _LOOK_AGAIN_S = (0.3, 1.0, 3.0, 10.0, 30.0)  # after it was first seen: libraries are loaded after the start
+
+
+@dataclass(frozen=True)
+class Resident:
+    """Bytes of a process: in RAM written by itself, in RAM of files or shared memory, and asked for in private."""
+
+    anon: int
+    shared: int
+    asked: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """All that is in RAM."""
+        return self.anon + self.shared
+
+
+@dataclass(frozen=True)
+class Status:
+    """Who a process is: its parent, when it began (a process id may be given again), its processor time and faults.
+
+    Args:
+        faults: pages that it got without reading a file: new ones, and copies of those that it shared.
+    """
+
+    parent: int
+    began: int
+    cpu_s: float
+    zombie: bool
+    faults: int = 0
+
+
+def resident(pid: int) -> Resident | None:
+    """Return the memory that the kernel has counted for a process, None when it is gone."""
+    fields = _read(f"{pid}/statm").split()
+    if not fields:
+        return None
+    shared = int(fields[2]) * PAGE
+    return Resident(int(fields[1]) * PAGE - shared, shared, int(fields[5]) * PAGE)
+
+
+def status(pid: int) -> Status | None:
+    """Return who a process is, None when it is gone."""
+    fields = _read(f"{pid}/stat").rpartition(b")")[2].split()  # its name, before that, may hold spaces and brackets
+    if not fields:
+        return None
+    cpu_s = (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    return Status(int(fields[1]), int(fields[19]), cpu_s, fields[0] in b"ZX", int(fields[7]))
+
+
+def peak_and_files(pid: int) -> tuple[int, int]:
+    """Return the most that a process ever had in RAM, and what it has of files there now; 0 when it is gone."""
+    text = _read(f"{pid}/status")
+    return _kib_after(text, b"VmHWM:") or 0, _kib_after(text, b"RssFile:") or 0
+
+
+def memory_available() -> int | None:
+    """Return what the kernel says could be had without swapping."""
+    return _kib_after(_read("meminfo"), b"MemAvailable:")
+
+
+def _kib_after(text: bytes, name: bytes) -> int | None:
+    _, found, rest = text.partition(name)
+    return int(rest.split(None, 1)[0]) * 1024 if found else None
+
+
+def command_line(pid: int) -> bytes:
+    """Return the arguments of a process separated by zero bytes, empty when it is gone."""
+    return _read(f"{pid}/cmdline")
+
+
+def maps_heavy_library(pid: int) -> bool:
+    """Say whether a process has loaded torch, jax or the like; a millisecond or two."""
+    text = _read(f"{pid}/maps", 1 << 23)
+    return any(name in text for name in _HEAVY_LIBRARIES)
+
+
+def _read(name: str, most: int = 4096) -> bytes:
+    """Return the beginning of a file of /proc, empty when it is gone; opening a Python file takes three times as
+    long."""
+    try:
+        descriptor = os.open(f"/proc/{name}", os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        text = os.read(descriptor, most)
+        while len(text) < most and (more := os.read(descriptor, most - len(text))):
+            text += more
+        return text
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 @dataclass

@@ -3,9 +3,8 @@
 import pytest
 
 from legroom.model.profile import ParallelRow
-from legroom.profiling.loading import env_task, find_run
-from legroom.profiling.profile_env import measure_parallel
-from legroom.profiling.scaling import _fits, _line
+from legroom.watching.profile import env_task, find_run, measure_parallel
+from legroom.watching.side_by_side import _fits, _line
 
 MIB = 1 << 20
 

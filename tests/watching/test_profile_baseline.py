@@ -7,9 +7,9 @@ import pytest
 
 from legroom.errors import BadInput
 from legroom.model.profile import Leak, Profile, Scaling
-from legroom.profiling.baseline import compare, read_baseline
 from legroom.rendering.layout import draw
 from legroom.rendering.profile_text import profile_document, profile_json
+from legroom.watching.baseline import compare, read_baseline
 
 MIB = 1 << 20
 BEFORE = Profile(

@@ -1,13 +1,13 @@
-"""The verdict on growth: `leak`, `growing` or `ok`, with the rate and the interval it lies in.
+"""The one verdict on growth, of `watch`, `profile` and rehearsals: `leak`, `growing` or `ok`, with the rate.
 
 "More at the end than at the beginning" cries wolf on nearly every clean run: modules are loaded, caches warm up,
 buffers fill and are dropped. So the caller says from when on it counts, and of the rest only the lowest points of
-windows do, which show what never came back. Every fit about as good as the best is believed (`trend`): the growth is
-what the *smallest* lower bound among them says.
+windows do, which show what never came back. Every fit about as good as the best is believed (`line_fits`): the growth
+is what the *smallest* lower bound among them says.
 
 A leak has to rise all the way besides: of a saw tooth longer than a window, what never comes back is flat up to its
-last tooth. Where growth may yet settle the verdict is `growing`, and a caller who can looks for longer. Who cannot, as
-the command has ended, asks for a `final` verdict: what happens once has had its time, and the later half tells the
+last tooth. Where growth may yet settle the verdict is `growing`, and a caller who can looks for longer. One who cannot,
+as the command has ended, asks for a `final` verdict: what happens once has had its time, and the later half tells the
 shape.
 
 Time is whatever the caller counts: steps of an environment, seconds, seconds of processor time.
@@ -21,18 +21,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import get_args
 
-from legroom.growth.trend import (
-    LEAST_POINTS,
-    QUANTILE,
-    Series,
-    believable,
-    envelopes,
-    evenly,
-    line_slope,
-    middle,
-    parts,
-)
 from legroom.model.profile import LeakVerdict
+from legroom.watching import line_fits
+from legroom.watching.line_fits import LEAST_POINTS, Series, line_slope, middle
 
 CALM_SHARE = 0.4  # of the floor: what stays within is judged at a glance
 SETTLING_SHARE = 0.35  # of the growth before
@@ -43,12 +34,9 @@ SLOWER, FASTER = 0.8, 2.5  # the later half against the earlier one
 
 @dataclass(frozen=True)
 class Floor:
-    """What is too little to matter, which depends on what is measured and how exactly.
+    """What is too little to matter: growth below `nbytes` over all that is looked at, or below `per_time` of it.
 
-    Args:
-        nbytes: growth below this over all that is looked at is none.
-        per_time: nor is less than this in a unit of time.
-        noise: two levels that differ by less are the same.
+    Levels that differ by less than `noise` are the same.
     """
 
     nbytes: float
@@ -64,8 +52,7 @@ class Verdict:
     """How a series grows.
 
     Args:
-        rate: at the end, in bytes per unit of time, by the best fit.
-        interval: what the rate lies between.
+        rate: at the end, in bytes per unit of time, by the best fit; `interval` is what it lies between.
         lately: the rate over the last quarter by the same fit, with what is about to settle in it.
         too_few: whether there were too few samples for a trend.
     """
@@ -84,7 +71,6 @@ def judge(
 
     Args:
         times: at which the samples were taken, rising; of several at one time (a slow step) the lowest counts.
-        values: bytes in use then.
         begin: the samples before are left out.
         final: whether there will be no longer look.
     """
@@ -95,7 +81,15 @@ def judge(
     times, values = list(lowest), list(lowest.values())
     if len(times) < 2 or times[-1] <= times[0]:
         return Verdict("ok", 0.0, (0.0, 0.0), too_few=True)
-    return _judge_calm(times, values, floor) or _judge_closely(*evenly(times, values), floor, final=final)
+    span, height = times[-1] - times[0], max(values) - min(values)
+    if len(times) >= 3 and height < CALM_SHARE * floor.over(span):
+        return _calm(times, values, floor.noise + height)
+    times, values = line_fits.evenly(times, values)
+    if len(times) < LEAST_POINTS:
+        rate = (values[-1] - values[0]) / (times[-1] - times[0])
+        verdict: LeakVerdict = "growing" if values[-1] - values[0] > floor.nbytes else "ok"
+        return Verdict(verdict, rate, (min(rate, 0.0), max(rate, 0.0)), rate, too_few=True)
+    return _judge_closely(times, values, floor, final=final)
 
 
 def combine(parts: Sequence[Verdict]) -> Verdict:
@@ -106,49 +100,34 @@ def combine(parts: Sequence[Verdict]) -> Verdict:
     return replace(worst, rate=sum(part.rate for part in counted), interval=(low, high))
 
 
-def _judge_calm(times: Sequence[float], values: Sequence[float], floor: Floor) -> Verdict | None:
-    """Return the verdict on a series that hardly moves, None for any other: most environments, most of the time."""
-    count, span = len(times), times[-1] - times[0]
-    height = max(values) - min(values)
-    if count < 3 or height >= CALM_SHARE * floor.over(span):
-        return None
-    centre = sum(times) / count
+def _calm(times: Sequence[float], values: Sequence[float], height: float) -> Verdict:
+    """Return the verdict on a series that stays where it is: most environments, most of the time."""
+    centre = sum(times) / len(times)
     width = sum((time - centre) ** 2 for time in times)
     slope = line_slope(times, values)
-    reach = QUANTILE * (floor.noise + height) / 2 / width**0.5  # at most: the height bounds every deviation
-    return Verdict("ok", slope, (slope - reach, slope + reach), too_few=count < LEAST_POINTS)
+    reach = line_fits.QUANTILE * height / 2 / width**0.5  # at most: the height bounds every deviation
+    return Verdict("ok", slope, (slope - reach, slope + reach), too_few=len(times) < LEAST_POINTS)
 
 
 def _judge_closely(times: list[float], values: list[float], floor: Floor, *, final: bool) -> Verdict:
-    if len(times) < LEAST_POINTS:
-        return _judge_briefly(times, values, floor)
     span = times[-1] - times[0]
-    lows, _ = envelopes(times, values, least=floor.nbytes)
-    fits = believable(*lows, noise=floor.noise)
-    best, low, high = fits[0], min(fit.low for fit in fits), max(fit.high for fit in fits)
+    lows, _ = line_fits.envelopes(times, values, least=floor.nbytes)
+    found = line_fits.believable(*lows, noise=floor.noise)
+    best, low, high = found[0], min(fit.low for fit in found), max(fit.high for fit in found)
     least = floor.over(span)
     lately = (best.at(times[-1]) - best.at(times[-1] - span / 4)) / (span / 4)
-    found = Verdict("ok", best.slope, (low, high), lately)
-    half = slice(len(times) // 2, None)
-    steady = _is_steady(times, values, best.slope, lows)
+    steady = _is_steady((times, values), best.slope, lows)
     if final and not steady:
-        steady = _is_steady(times[half], values[half], best.slope, _later_half(lows))
+        steady = _is_steady(_later_half((times, values)), best.slope, _later_half(lows))
+    verdict: LeakVerdict = "ok"
     if low * span >= least and steady:
-        return replace(found, verdict="leak")
-    if final:
-        # by the fit, not by the samples: their last moments may be the middle of a tooth
-        rising = lately * span / 4 >= max(least / 2, 2 * best.spread)
-    else:
-        rising = _still_rising(times, values, least, high * span)
-    return replace(found, verdict="growing") if rising else found
-
-
-def _judge_briefly(times: Sequence[float], values: Sequence[float], floor: Floor) -> Verdict:
-    """Judge what has too few samples for a trend."""
-    rise = values[-1] - values[0]
-    rate = rise / (times[-1] - times[0])
-    bounds = (min(rate, 0.0), max(rate, 0.0))
-    return Verdict("growing" if rise > floor.nbytes else "ok", rate, bounds, rate, too_few=True)
+        verdict = "leak"
+    # by the fit, not by the samples: their last moments may be the middle of a tooth
+    elif (final and lately * span / 4 >= max(least / 2, 2 * best.spread)) or (
+        not final and _still_rising(times, values, least, high * span)
+    ):
+        verdict = "growing"
+    return Verdict(verdict, best.slope, (low, high), lately)
 
 
 def _later_half(points: Series) -> Series:
@@ -156,7 +135,8 @@ def _later_half(points: Series) -> Series:
     return points[0][half:], points[1][half:]
 
 
-def _is_steady(times: list[float], values: list[float], slope: float, lows: Series) -> bool:
+def _is_steady(points: Series, slope: float, lows: Series) -> bool:
+    times, values = points
     return _rises_evenly(*lows) and _rises_all_the_way(times, values, slope * (times[-1] - times[0]))
 
 
@@ -170,8 +150,7 @@ def _rises_evenly(times: Sequence[float], lowest: Sequence[float]) -> bool:
 
 
 def _rises_all_the_way(times: Sequence[float], values: Sequence[float], rise: float) -> bool:
-    places = [times[0] + number / SEGMENTS * (times[-1] - times[0]) for number in range(SEGMENTS + 1)]
-    marks = _never_back(times, values, places)
+    marks = _never_back(times, values, [number / SEGMENTS for number in range(SEGMENTS + 1)])
     if rise < STEADY_SHARE * (marks[-1] - marks[0]):
         return False
     return all(later - earlier >= LEAST_SHARE * rise / SEGMENTS for earlier, later in pairwise(marks))
@@ -183,27 +162,26 @@ def _still_rising(times: Sequence[float], values: Sequence[float], least: float,
     The last tenth is left out: whatever scatters ends somewhere above its lowest point. Growth that was far less than
     before, and that no believable fit takes for a trend (`high` is the most any of them has), is settling.
     """
-    places = [times[0] + share * (times[-1] - times[0]) for share in (0.1, 0.5, 0.9)]
-    first, second, third = _never_back(times, values, places)
+    first, second, third = _never_back(times, values, (0.1, 0.5, 0.9))
     early, late = second - first, third - second
     if late < CALM_SHARE * least:
         return False
     if late <= SETTLING_SHARE * early and CALM_SHARE * high <= max(0.5 * late, CALM_SHARE * least):
         return False
-    scatter = middle(max(part) - min(part) for part in parts(values, min(12, len(values) // 2)))
+    scatter = middle(max(part) - min(part) for part in line_fits.parts(values, min(12, len(values) // 2)))
     return late >= 1.5 * scatter or (min(early, late) >= 0.35 * scatter and early >= late / 4)
 
 
-def _never_back(times: Sequence[float], values: Sequence[float], places: Sequence[float]) -> list[float]:
-    """Return what was in use at each place and never came back: the lowest of then and later, interpolated."""
+def _never_back(times: Sequence[float], values: Sequence[float], shares: Sequence[float]) -> list[float]:
+    """Return what was in use after each share of the time and never came back: the lowest of then and later."""
     lowest, kept = float("inf"), []
     for value in reversed(values):
         lowest = min(lowest, value)
         kept.append(lowest)
     kept.reverse()
     found = []
-    for place in places:
+    for place in (times[0] + share * (times[-1] - times[0]) for share in shares):
         right = min(max(bisect_left(times, place), 1), len(times) - 1)
-        share = (place - times[right - 1]) / (times[right] - times[right - 1])
-        found.append(kept[right - 1] + min(max(share, 0.0), 1.0) * (kept[right] - kept[right - 1]))
+        between = (place - times[right - 1]) / (times[right] - times[right - 1])
+        found.append(kept[right - 1] + min(max(between, 0.0), 1.0) * (kept[right] - kept[right - 1]))
     return found

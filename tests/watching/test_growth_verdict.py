@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from legroom.growth.leak_verdict import Verdict, combine
-from legroom.growth.leak_verdict import judge as judge_from
-from legroom.profiling.measuring import DROPPED_SHARE, FLOOR
+from legroom.watching.measuring import DROPPED_SHARE, FLOOR
+from legroom.watching.trend import Verdict, combine
+from legroom.watching.trend import judge as judge_from
 
 STEPS = np.arange(0, 5_000, 50)  # 100 samples
 LEVEL = 50_000_000.0
