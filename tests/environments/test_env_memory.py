@@ -113,7 +113,7 @@ def test_an_environment_of_a_script_is_built_with_its_arguments_where_it_is_trus
     def no_child(*args: object) -> None:
         raise AssertionError("what was measured is kept")
 
-    monkeypatch.setattr(env_look, "_ask_child", no_child)
+    monkeypatch.setattr(env_look, "_asked", no_child)
     assert items(predict(run, mode="auto", trust=True, device="cpu"))["env.instance"] == found
 
 

@@ -20,7 +20,7 @@ from worker_envs import Fragile, Global, Sleepy, Telling, Walk, close_kindly
 
 from legroom import LeanVecEnv
 from legroom.machine.tree import process_memory
-from legroom.sharing.failures import WorkerDied
+from legroom.sharing.messages import WorkerDied
 
 NOTHING = np.zeros(3, int)
 
@@ -281,7 +281,7 @@ def test_an_interruption_while_the_template_imports_leaves_nothing(
 
 
 def test_functions_with_much_data_go_to_fresh_interpreters(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("legroom.sharing.template.FUNCTIONS_NBYTES", 1_000_000)
+    monkeypatch.setattr("legroom.sharing.process.FUNCTIONS_NBYTES", 1_000_000)
     table = np.ones(100_000)  # 800,000 bytes
 
     class Carrying(Walk):

@@ -23,7 +23,7 @@ from worker_envs import Fragile, OwnError, Sleepy, Walk, close_kindly
 from legroom import LeanVecEnv
 from legroom.errors import BadInput
 from legroom.machine.cgroup import oom_kills
-from legroom.sharing.failures import EnvFailed, WorkerDied
+from legroom.sharing.messages import EnvFailed, WorkerDied
 
 NOTHING = np.zeros(3, int)
 

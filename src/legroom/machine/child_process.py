@@ -26,6 +26,7 @@ from legroom.orphan import END_WITH_PARENT
 
 CLOSE_TIMEOUT_S, LISTEN_EVERY_S = 2.0, 0.5
 LONGEST_LAST_WORDS = 300  # characters
+MEASURING_S = 120
 
 
 def interpreter(main: str, path: Sequence[str], *arguments: str, ends: bool = False) -> list[str]:
@@ -226,3 +227,23 @@ def installed_first(path: Sequence[str], last: Sequence[str], *, add: bool = Fal
     """Return the entries of a path with those in `last` behind all others; `add` also those that it has not got."""
     behind = last if add else [entry for entry in last if entry in path]
     return [entry for entry in path if entry and entry not in last] + list(dict.fromkeys(behind))
+
+
+def measure_base(child: Path, stage: str, wanted: set[str]) -> dict[str, int] | None:
+    """Return the figures one stage of a script reports, None where it cannot run or reports something else.
+
+    Such a script imports the libraries, works a little, and prints its memory. The GPU context is an item of its own;
+    of the working directory nothing is imported, by none of its processes.
+    """
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONSAFEPATH": "1"}
+    command, nowhere = [sys.executable, "-P", str(child), stage], subprocess.DEVNULL
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=nowhere, env=environment) as running:
+            try:
+                output, _ = patiently(running, MEASURING_S, lambda left: running.communicate(timeout=left))
+            finally:
+                running.kill()
+        report = json.loads(output.splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return None
+    return report if isinstance(report, dict) and set(report) == wanted else None

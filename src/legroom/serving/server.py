@@ -13,10 +13,10 @@ from dataclasses import replace
 import uvicorn
 
 from legroom.errors import BadInput
+from legroom.machine.tree import give_back, give_back_from
 from legroom.serving.app import Page
 from legroom.serving.connections import MOST_CONNECTIONS, BoundedConnection
 from legroom.serving.guard import HOST, Guard, Settings
-from legroom.sharing.heap import give_back, give_back_from
 
 LARGEST_HEAD = 16 * 1024
 LARGE = 64 * 1024  # bytes of a request or an answer

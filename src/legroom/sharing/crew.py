@@ -12,15 +12,15 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from legroom.errors import BadInput
 from legroom.machine.forks import in_forks
-from legroom.sharing.failures import name_envs, raise_failure
-from legroom.sharing.messages import Answer
-from legroom.sharing.process import WorkerProcess
-from legroom.sharing.slots import anonymous_file
-from legroom.sharing.template import CAN_FORK, Template, TemplateRefused
+from legroom.sharing.messages import Answer, name_envs, pack_request, pickled_by_value, raise_failure
+from legroom.sharing.process import CAN_FORK, Template, TemplateRefused, WorkerProcess
+from legroom.sharing.slots import anonymous_file, layout_of
 
 CLOSE_WITHIN_S = 2.0  # for the environments to close themselves; then their processes are killed
 _LEGROOM = Path(__file__).parents[1]
@@ -189,3 +189,61 @@ def _warn_user(text: str) -> None:
     while frame.f_back and any(part in frame.f_code.co_filename for part in NOT_THE_USER):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, stacklevel=level)
+
+
+class LightEnvs:
+    """Copies of one environment, each in a light worker, without a trainer: made, reset, stepped, closed.
+
+    Args:
+        make: makes one.
+        preload: modules to import before workers are forked; None: each worker is an interpreter of its own.
+    """
+
+    def __init__(self, make: Callable[[], Any], count: int, preload: Sequence[str] | None) -> None:
+        start = None if preload is None else partial(Template, [make] * count, [], preload)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._crew = Crew(count, 1, start)
+        try:
+            for worker in self._crew.workers:
+                function = None if worker.is_forked else pickled_by_value([make])
+                self._crew.send({worker: pack_request("build", list(worker.envs), False, [], function)})
+            self._crew.receive(self._crew.workers)
+            observation, self.action_space = self.ask("spaces", first=True)
+            layout = layout_of(observation, self.action_space, count)
+            os.ftruncate(self._crew.shared, layout.nbytes)
+            self.ask("attach", layout)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pids(self) -> list[int]:
+        return [worker.pid for worker in self._crew.workers]
+
+    @property
+    def are_forked(self) -> bool:
+        return all(worker.is_forked for worker in self._crew.workers)
+
+    def ask(self, name: str, *arguments: Any, first: bool = False) -> Any:
+        """Ask all workers, or the first one, and return what the first answers."""
+        asked = self._crew.workers[:1] if first else self._crew.workers
+        return self._crew.ask(dict.fromkeys(asked, pack_request(name, *arguments)))[0].value
+
+    def ask_each(self, name: str, *arguments: Any, each: Callable[[int], tuple[Any, ...]]) -> None:
+        """Ask every worker with what `each` gives for the number of its environment, by that number."""
+        messages = {}
+        for worker in self._crew.workers:
+            (index,) = worker.envs
+            messages[worker] = pack_request(name, *arguments, *({index: one} for one in each(index)))
+        self._crew.ask(messages)
+
+    def masks(self, index: int) -> Any:
+        """Return the action mask of one environment."""
+        message = pack_request("env_method", [index], "action_masks", (), {})
+        return self._crew.ask({self._crew.workers[index]: message})[0].value[0]
+
+    def close(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._crew.close()

@@ -26,7 +26,7 @@ from typing import Any, Literal, Protocol
 from legroom.backends.base import backend_of
 from legroom.machine.cgroup import oom_kills, read_left, read_pressure
 from legroom.machine.child_process import end_group
-from legroom.machine.gpu_meter import GpuMeter
+from legroom.machine.gpus import GpuMeter
 from legroom.machine.tree import tree_memory
 from legroom.model.files import new_temporary
 from legroom.model.progress import MemorySample, Moment, Progress, TrainingPhase

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from importlib import import_module
@@ -29,6 +29,8 @@ from legroom.machine.limits import limit_reached
 from legroom.machine.probing import probe
 from legroom.machine.tree import tree_memory
 from legroom.model.profile import ParallelRow, Scaling
+from legroom.sharing.crew import LightEnvs
+from legroom.sharing.shared import begin_sharing
 from legroom.watching.measuring import SEED
 
 STEPS, SECONDS = 200, 3.0  # per number of environments; the time alone where steps are slow
@@ -49,6 +51,7 @@ def measure_scaling(
         counts: of environments, rising.
         each: bytes that one is known to need in a process of its own; so many that do not fit are not started.
     """
+    begin_sharing()
     budget = int(probe().available * (1 - RESERVE))
     rows: list[ParallelRow] = []
     why, refused = "", False
@@ -71,87 +74,32 @@ def measure_scaling(
 
 def _measure(built_from: dict[str, Any], count: int, seed: int) -> ParallelRow:
     """Return what `count` environments take once they were stepped for a while."""
-    crew = _Crowd(built_from, count)
-    try:
-        crew.step_for(STEPS, SECONDS, seed)
+    make = partial(build, built_from["id"], built_from["kwargs"], built_from["wrappers"])
+    with closing(LightEnvs(make, count, _preload(built_from["id"]))) as envs:
+        _step(envs, seed)
         processes = dict(tree_memory(os.getpid()).processes)
         processes.pop(os.getpid(), None)
-        alone = sorted(processes[pid].uss for pid in crew.pids if pid in processes)
+        alone = sorted(processes[pid].uss for pid in envs.pids if pid in processes)
         pss, uss = (sum(getattr(one, name) for one in processes.values()) for name in ("pss", "uss"))
-        return ParallelRow(count, pss, alone[len(alone) // 2], max(pss - uss, 0), crew.is_forked)
-    finally:
-        crew.close()
+        return ParallelRow(count, pss, alone[len(alone) // 2], max(pss - uss, 0), envs.are_forked)
 
 
-class _Crowd:
-    """Environments in light workers, without a trainer: made, stepped with random actions, closed."""
+def _step(envs: LightEnvs, seed: int) -> None:
+    """Step all of them for a while, at least once."""
+    space = envs.action_space
+    np.random.seed(seed % 2**32)
+    space.seed(seed)
+    envs.ask_each("reset", 0, each=lambda index: (seed + index, {}))
+    masked = all(envs.ask("has_attr", [0], "action_masks", first=True))
 
-    def __init__(self, built_from: dict[str, Any], count: int) -> None:
-        sharing = {name: import_module(f"legroom.sharing.{name}") for name in ("crew", "messages", "shared", "slots")}
-        template = import_module("legroom.sharing.template").Template
-        self._pack, self._action_slot = sharing["messages"].pack_request, 0
-        sharing["shared"].begin_sharing()
-        make = partial(build, built_from["id"], built_from["kwargs"], built_from["wrappers"])
-        start = partial(template, [make] * count, [], _preload(built_from["id"]))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self._crew = sharing["crew"].Crew(count, 1, start)
-        try:
-            self._make(make, sharing)
-        except BaseException:
-            self.close()
-            raise
+    def action(index: int) -> tuple[Any]:
+        return (random_action(space, partial(envs.masks, index)) if masked else space.sample(),)
 
-    def _make(self, make: Any, sharing: dict[str, Any]) -> None:
-        cloudpickle = import_module("cloudpickle")
-        crew = self._crew
-        for worker in crew.workers:
-            function = None if worker.is_forked else cloudpickle.dumps([make])
-            crew.send({worker: self._pack("build", list(worker.envs), False, [], function)})
-        crew.receive(crew.workers)
-        observation, self._space = crew.ask({crew.workers[0]: self._pack("spaces")})[0].value
-        layout = sharing["slots"].layout_of(observation, self._space, len(crew.workers))
-        os.ftruncate(crew.shared, layout.nbytes)
-        self._ask_all("attach", layout)
-
-    @property
-    def pids(self) -> list[int]:
-        return [worker.pid for worker in self._crew.workers]
-
-    @property
-    def is_forked(self) -> bool:
-        return all(worker.is_forked for worker in self._crew.workers)
-
-    def step_for(self, steps: int, seconds: float, seed: int) -> None:
-        """Step all of them, at least once."""
-        workers = self._crew.workers
-        np.random.seed(seed % 2**32)
-        self._space.seed(seed)
-        self._crew.ask({w: self._pack("reset", 0, {i: seed + i for i in w.envs}, {i: {} for i in w.envs})
-                        for w in workers})  # fmt: skip
-        masked = all(self._crew.ask({workers[0]: self._pack("has_attr", [0], "action_masks")})[0].value)
-        deadline = time.monotonic() + seconds
-        for number in range(steps):
-            taken = {w: self._pack("step", number % 2, {i: self._action(w, i, masked) for i in w.envs})
-                     for w in workers}  # fmt: skip
-            self._crew.ask(taken)
-            if time.monotonic() > deadline:
-                break
-
-    def _action(self, worker: Any, index: int, masked: bool) -> Any:
-        if not masked:
-            return self._space.sample()
-        (mask,) = self._crew.ask({worker: self._pack("env_method", [index], "action_masks", (), {})})[0].value
-        return random_action(self._space, lambda: mask)
-
-    def _ask_all(self, name: str, *arguments: Any) -> None:
-        message = self._pack(name, *arguments)
-        self._crew.ask(dict.fromkeys(self._crew.workers, message))
-
-    def close(self) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self._crew.close()
+    deadline = time.monotonic() + SECONDS
+    for number in range(STEPS):
+        envs.ask_each("step", number % 2, each=action)
+        if time.monotonic() > deadline:
+            break
 
 
 def _preload(env_id: str) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from legroom.errors import BadInput
 from legroom.machine.cgroup import oom_kills, read_cgroup
-from legroom.machine.gpu_meter import GpuMeter
+from legroom.machine.gpus import GpuMeter
 from legroom.machine.live_log import LiveLog
 from legroom.model.explanation import Explanation
 from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Trace, Watched

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from legroom.machine.base_measure import measure_base
 from legroom.machine.cache import cache_folder, digest, read_figures, write_json
+from legroom.machine.child_process import measure_base
 from legroom.machine.versions import read_versions
 from legroom.model.footprint import Known
 

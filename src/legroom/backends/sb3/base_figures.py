@@ -173,6 +173,6 @@ def _system() -> str:
 
 
 def _measure(stage: str) -> dict[str, int] | None:
-    from legroom.machine.base_measure import measure_base  # most commands do without it
+    from legroom.machine.child_process import measure_base  # most commands do without it
 
     return measure_base(CHILD, stage, STAGES[stage])

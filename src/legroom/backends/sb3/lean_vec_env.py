@@ -27,12 +27,10 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices,
 
 from legroom.errors import BadInput
 from legroom.sharing.crew import Crew
-from legroom.sharing.failures import name_envs
-from legroom.sharing.messages import STEP_INTO, Answer, pack_request, pickled_by_value
-from legroom.sharing.process import WorkerProcess
+from legroom.sharing.messages import STEP_INTO, Answer, name_envs, pack_request, pickled_by_value
+from legroom.sharing.process import Template, WorkerProcess
 from legroom.sharing.shared import begin_sharing, keep_shared
 from legroom.sharing.slots import TERMINAL, Slots, copied, layout_of
-from legroom.sharing.template import Template
 
 OWN_ENVS = "gymnasium."  # entry points that every worker knows by itself
 

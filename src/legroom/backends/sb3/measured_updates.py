@@ -28,9 +28,9 @@ from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.environments.gym_spaces import to_gymnasium
 from legroom.machine.patience import queued_s
+from legroom.machine.tree import give_back_from
 from legroom.model.facts import episode_limit, spaces_of
 from legroom.model.run import Run
-from legroom.sharing.heap import give_back_from
 
 # Collect and update until the peak has stopped rising: gradients and optimizer state exist from the second update on,
 # and malloc's heap goes on growing for a while as blocks of many sizes come and go.
