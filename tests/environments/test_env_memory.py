@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from legroom.backends.sb3.base_figures import BaseFigures
-from legroom.backends.sb3.bill.envs import envs_items, evaluation_items
+from legroom.backends.sb3.bill.processes import envs_items, evaluation_items
 from legroom.environments import env_look
 from legroom.model.evidence import EnvMemory, EnvTask, Evidence
 from legroom.model.footprint import Footprint, Known, Place

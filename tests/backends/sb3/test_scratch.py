@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from legroom.backends.sb3 import measured_updates
+from legroom.backends.sb3 import evidence_child
 from legroom.backends.sb3.base_figures import base_figures
 from legroom.backends.sb3.bill import tracing
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
@@ -93,9 +93,9 @@ def test_an_update_that_takes_too_long_is_measured_with_smaller_batches(monkeypa
             raise TimeoutError
         return [400_000_000 + batch * 1_000_000] * 2, 400_000_000
 
-    monkeypatch.setattr(measured_updates, "update", update)
-    monkeypatch.setattr(measured_updates, "give_back_from", lambda nbytes: None)  # this process goes on
-    found = measured_updates.measure_updates(make(), [64])
+    monkeypatch.setattr(evidence_child, "update", update)
+    monkeypatch.setattr(evidence_child, "give_back_from", lambda nbytes: None)  # this process goes on
+    found = evidence_child.measure_updates(make(), [64])
     assert tried == [64, 4, 8]
     assert [each.batch for each in found] == [4, 8]
 
@@ -115,8 +115,8 @@ def test_a_heap_that_still_rises_is_followed_to_the_runs_own_updates():
 
 def test_what_comes_with_the_actors_first_update_is_no_rise():
     """CrossQ updates its actor every third time, TD3 every second: the heap has not risen when that is first seen."""
-    assert measured_updates.warm_rounds(SimpleNamespace(policy_delay=3)) == 6
-    assert measured_updates.warm_rounds(SimpleNamespace()) == 2
+    assert evidence_child.warm_rounds(SimpleNamespace(policy_delay=3)) == 6
+    assert evidence_child.warm_rounds(SimpleNamespace()) == 2
     run = make().replace(total_timesteps=1024, hyperparams={"n_steps": 1024, "batch_size": 64})  # 160 updates
     net = estimate_net(run, "cpu")
     flat = beyond_tensors(run, net, [Measured(64, 200_000_000, 0, 24, 0, warm=6)]).nbytes
@@ -129,9 +129,9 @@ def test_what_comes_with_the_actors_first_update_is_no_rise():
 
 
 def test_patience_is_of_the_processor():
-    with measured_updates.at_most(0.3, 30):
+    with evidence_child.at_most(0.3, 30):
         time.sleep(0.8)  # a busy machine
-    with pytest.raises(TimeoutError), measured_updates.at_most(0.3, 30):
+    with pytest.raises(TimeoutError), evidence_child.at_most(0.3, 30):
         while True:
             pass
 
