@@ -12,8 +12,7 @@ from legroom.errors import BadInput
 from legroom.model.facts import trained_by_legroom
 from legroom.model.footprint import Footprint
 from legroom.model.prediction import Prediction
-from legroom.scheduling.requests import System, request_for
-from legroom.scheduling.snippets import granted, snippet
+from legroom.scheduling.requests import System, granted, request_for, snippet
 from legroom.units import MIB
 
 # The process of `legroom train` itself, beside the training's: 40 MiB (PSS) when the whole tree was at its peak,
