@@ -116,7 +116,7 @@ def _found(runs: int) -> Iterator[list[str]]:
         ("64 B/step in C and NumPy memory", ("CLeak", "NumpyLeak"), 20_000, 45),
     ):
         told = [one for env in envs for one in _all(env, frames, runs // len(envs))]
-        found = [one for one in told if one["verdict"]["verdict"] == "leak" and one["decided_at"] <= frames]
+        found = [one for one in told if one["verdict"] == "leak" and one["decided_at"] <= frames]
         rates = [one["verdict"]["rate"] for one in found] or [0.0]
         detail = f"in {frames:,} steps each; {min(rates):.1f} to {max(rates):.1f} B/step told"
         wanted = f"≥ {least * runs // 50} of {runs}"

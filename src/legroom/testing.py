@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -55,7 +55,7 @@ def _measure_here(env: Any, frames: int, time_limit_s: float, seed: int) -> tupl
     live = env() if made else env
     try:
         measured = measuring.measure(live, frames, time_limit_s=time_limit_s, seed=seed)
-        leak = as_leak(asdict(measured.verdict), measured.why)
+        leak = as_leak(measured)
         if leak.verdict == "leak":
             # tracemalloc: memray would need Python to have been started with another allocator
             warm_up, steps = min(WARM_UP_STEPS, frames), min(TRACKED_STEPS, frames)
@@ -64,7 +64,7 @@ def _measure_here(env: Any, frames: int, time_limit_s: float, seed: int) -> tupl
     finally:
         if made:
             live.close()
-    return measured.steps, leak
+    return measured["steps"], leak
 
 
 def _message(name: str, steps: int, leak: Leak) -> str:

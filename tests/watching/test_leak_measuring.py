@@ -135,7 +135,7 @@ def test_masks_are_respected_and_actions_are_seeded():
 def test_measuring_leaves_the_garbage_collector_as_it_was():
     frozen = gc.get_freeze_count()
     measured = measure(envs.Still(), 400)
-    assert measured.verdict.verdict == "ok" and gc.isenabled() and gc.get_freeze_count() <= frozen
+    assert measured["verdict"] == "ok" and gc.isenabled() and gc.get_freeze_count() <= frozen
 
 
 def test_the_sampler_does_not_see_itself():

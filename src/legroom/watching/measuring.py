@@ -18,7 +18,7 @@ import gc
 import math
 import random
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
@@ -83,37 +83,15 @@ class Stepper:
                 raise
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """What stepping an environment has shown.
-
-    Args:
-        why: the verdict in words.
-        malloc_per_step: bytes per step in C memory, where that is what grows; 0 otherwise.
-        cpu_s: processor time of the process while stepping, without ours.
-        own_cpu_s: processor time that sampling and judging took.
-        decided_at: steps after which the verdict was first what it is now.
-        level_interval: between what the level lay in the run's later half.
-    """
-
-    verdict: Verdict
-    why: str
-    malloc_per_step: float
-    steps: int
-    episodes: int
-    steps_per_s: float
-    cpu_s: float
-    own_cpu_s: float
-    decided_at: int
-    level: int
-    level_interval: tuple[int, int] | None
-    curve: Curve
-
-
 def measure(
     env: Any, frames: int, *, snapshot_interval: int = 100, time_limit_s: float = 60.0, seed: int = SEED
-) -> Measurement:
+) -> dict[str, Any]:
     """Step `env` for `frames` steps, more where they do not decide, and return what became of its memory.
+
+    That is the verdict, `why` in words, with its rate and interval; `malloc_per_step`, bytes per step in C memory where
+    that is what grows; `steps`, `episodes`, `steps_per_s`; `cpu_s` of stepping and `own_cpu_s` of sampling and judging;
+    `decided_at`, the steps after which the verdict was first what it is now; the `level` of bytes in use at the end,
+    and between what it lay in the later half; and the curve.
 
     Args:
         snapshot_interval: the most steps between two samples, wherever they are cheap enough; often there are more.
@@ -145,7 +123,7 @@ class _Session:
         self.malloc_per_step = 0.0
         self.block_nbytes = signals.USUAL_BLOCK_NBYTES
 
-    def run(self) -> Measurement:
+    def run(self) -> dict[str, Any]:
         self.recorder.warm_up()
         self._step_to(self.frames)
         verdict = self._judge()
@@ -231,7 +209,7 @@ class _Session:
         would_show = SMALL_LEAK_NBYTES * (1 - DROPPED_SHARE) * self.stepper.steps >= FLOOR.nbytes
         return "steady" if would_show and not verdict.too_few else "did not grow, in too few steps to be sure"
 
-    def _measurement(self, verdict: Verdict, decided_at: int) -> Measurement:
+    def _measurement(self, verdict: Verdict, decided_at: int) -> dict[str, Any]:
         recorder, count = self.recorder, self.recorder.count
         stride = max(1, math.ceil(count / CURVE_POINTS))
         places = range(0, count, stride)
@@ -241,20 +219,22 @@ class _Session:
             malloc=tuple(recorder.malloc[i] for i in places),
             resident=tuple(recorder.resident[i] for i in places),
         )
-        return Measurement(
-            verdict=verdict,
-            why=self._why(verdict),
-            malloc_per_step=self.malloc_per_step,
-            steps=self.stepper.steps,
-            episodes=self.stepper.episodes,
-            steps_per_s=self.stepper.steps / max(self.stepping_s, 1e-9),
-            cpu_s=self.cpu_s,
-            own_cpu_s=recorder.own_ns / 1e9 + self.judging_s,
-            decided_at=decided_at,
-            level=self._level(count - 1) if count else 0,
-            level_interval=self._level_interval(),
-            curve=curve,
-        )
+        return {
+            "verdict": verdict.verdict,
+            "rate": verdict.rate,
+            "interval": verdict.interval,
+            "why": self._why(verdict),
+            "malloc_per_step": self.malloc_per_step,
+            "steps": self.stepper.steps,
+            "episodes": self.stepper.episodes,
+            "steps_per_s": self.stepper.steps / max(self.stepping_s, 1e-9),
+            "cpu_s": self.cpu_s,
+            "own_cpu_s": recorder.own_ns / 1e9 + self.judging_s,
+            "decided_at": decided_at,
+            "level": self._level(count - 1) if count else 0,
+            "level_interval": self._level_interval(),
+            "curve": asdict(curve),
+        }
 
     def _level(self, place: int) -> int:
         """Return the memory in use. `block_nbytes` is the size of what was added, here all blocks count."""
@@ -268,8 +248,8 @@ class _Session:
 
 
 def measure_leak(env: Any, built_from: dict[str, Any], folder: str, **arguments: Any) -> dict[str, Any]:
-    """Return a `Measurement` as plain data."""
-    return asdict(measure(env, **arguments))
+    """Return what `measure` does."""
+    return measure(env, **arguments)
 
 
 def write_cprofile(

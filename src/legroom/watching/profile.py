@@ -1,7 +1,7 @@
 """Profile one environment: the entry for the command, for `legroom.profile` and for tests.
 
-Each part asks a fresh child process of its own (`profile_child`): whether memory grows (`measure_leak`), what an
-observation costs (`observe`), what copies of it side by side cost (`measure_parallel`). Somebody else's environment may
+Each part asks a fresh child process of its own (`profile_child`): whether memory grows, what an observation
+costs (`observe`), what copies of it side by side cost (`measure_parallel`). Somebody else's environment may
 print, crash, hang, leak threads or take gigabytes: a process of its own keeps all that away from the caller and from
 the other parts, and what fails in one is said there.
 
@@ -103,10 +103,29 @@ def profile(
         _check(count, "envs", MOST_ENVS)
     task = env_task(find_run(name, overrides))
     tell(f"stepping {name}")
-    found = measure_leak(
-        task, frames, snapshot_interval, time_limit_s=time_limit_s, seed=seed, find_lines=find_lines, tell=tell
+    measured = ask_profile(
+        "leak",
+        task,
+        timeout_s=min(BUILD_TIMEOUT_S + max(2 * time_limit_s, SLOWEST_STEP_S * frames), LONGEST_S),
+        frames=frames,
+        snapshot_interval=snapshot_interval,
+        time_limit_s=time_limit_s,
+        seed=seed,
     )
-    found = replace(found, env=name)
+    leak = as_leak(measured)
+    if find_lines and leak.verdict != "ok":
+        tell(f"looking for the lines that leak in {task['id']}")
+        leak = _with_lines(leak, task, measured, frames=frames, seed=seed)
+    found = Profile(
+        env=name,
+        steps=measured["steps"],
+        steps_per_s=measured["steps_per_s"],
+        leak=leak,
+        own_cpu_share=measured["own_cpu_s"] / max(measured["cpu_s"], 1e-9),
+        level=measured["level"],
+        level_interval=_pair(measured["level_interval"]),
+        curve=Curve(**{name: tuple(values) for name, values in measured["curve"].items()}),
+    )
     if observation:
         tell(f"checking observations of {name}")
         found = replace(found, observation=observe(task, seed=seed))
@@ -258,48 +277,11 @@ def write_cprofile(
     ask_profile("cprofile", task, timeout_s=timeout_s, file=str(file.absolute()), steps=frames, seed=seed)
 
 
-def measure_leak(
-    task: EnvTask,
-    frames: int = FRAMES,
-    snapshot_interval: int = SNAPSHOT_INTERVAL,
-    *,
-    time_limit_s: float = TIME_LIMIT_S,
-    seed: int = SEED,
-    find_lines: bool = True,
-    tell: Tell = lambda doing: None,
-) -> Profile:
-    """Return the Profile with steps and verdict on growth, and nothing else in it."""
-    timeout_s = min(BUILD_TIMEOUT_S + max(2 * time_limit_s, SLOWEST_STEP_S * frames), LONGEST_S)
-    measured = ask_profile(
-        "leak",
-        task,
-        timeout_s=timeout_s,
-        frames=frames,
-        snapshot_interval=snapshot_interval,
-        time_limit_s=time_limit_s,
-        seed=seed,
-    )
-    leak = as_leak(measured["verdict"], measured["why"])
-    if find_lines and leak.verdict != "ok":
-        tell(f"looking for the lines that leak in {task['id']}")
-        leak = _with_lines(leak, task, measured, frames=frames, seed=seed)
-    return Profile(
-        env=task["id"],
-        steps=measured["steps"],
-        steps_per_s=measured["steps_per_s"],
-        leak=leak,
-        own_cpu_share=measured["own_cpu_s"] / max(measured["cpu_s"], 1e-9),
-        level=measured["level"],
-        level_interval=_pair(measured["level_interval"]),
-        curve=Curve(**{name: tuple(values) for name, values in measured["curve"].items()}),
-    )
-
-
-def as_leak(verdict: Mapping[str, Any], why: str) -> Leak:
-    """Return a verdict (as plain data) as a Leak, with the steps until this machine's memory is used up."""
-    rate = verdict["rate"]
-    left = int(probe().available / rate) if verdict["verdict"] == "leak" and rate > 0 else None
-    return Leak(verdict["verdict"], rate, _pair(verdict["interval"]), why=why, steps_left=left)
+def as_leak(measured: Mapping[str, Any]) -> Leak:
+    """Return what `measuring.measure` found as a Leak, with the steps until this machine's memory is used up."""
+    verdict, rate = measured["verdict"], measured["rate"]
+    left = int(probe().available / rate) if verdict == "leak" and rate > 0 else None
+    return Leak(verdict, rate, _pair(measured["interval"]), why=measured["why"], steps_left=left)
 
 
 def _with_lines(leak: Leak, env: EnvTask, measured: Mapping[str, Any], *, frames: int, seed: int) -> Leak:
