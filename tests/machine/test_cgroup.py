@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from legroom.machine.cgroup import oom_kills, read_cgroup, read_left, read_pressure
+from legroom.machine.cgroup import oom_kills, read_cgroup, read_pressure
 from legroom.units import GIB, MIB
 
 V1_NONE = "9223372036854771712\n"
@@ -117,13 +117,14 @@ def test_the_limit_that_binds_and_what_is_left_of_it(tmp_path: Path, case: str) 
 )
 def test_no_limit_is_none_and_never_an_error(tmp_path: Path, cgroup: str, mounts: str, files: dict) -> None:
     root = write_tree(tmp_path, cgroup, mounts, files)
-    assert read_cgroup(root) is None and read_left(root) is None
+    assert read_cgroup(root) is None
 
 
 def test_what_is_left_before_the_kernel_kills_counts_all_page_cache(tmp_path: Path) -> None:
     stat = f"anon {4 * GIB}\nactive_file {GIB}\ninactive_file {2 * GIB}\n"
     files = {"memory.max": 8 * GIB, "memory.current": 7 * GIB, "memory.stat": stat}
-    assert read_left(write_tree(tmp_path, "0::/\n", V2_MOUNT, files)) == 4 * GIB  # 8 less the 4 that no cache is
+    found = read_cgroup(write_tree(tmp_path, "0::/\n", V2_MOUNT, files))
+    assert found is not None and found.left == 4 * GIB  # 8 less the 4 that no cache is
 
 
 def test_another_process_is_measured_against_its_own_container(tmp_path: Path) -> None:

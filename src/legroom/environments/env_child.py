@@ -22,8 +22,7 @@ from legroom.environments.gym_spaces import from_gymnasium
 from legroom.environments.look_sources import listen
 from legroom.environments.script_classes import lift
 from legroom.errors import BadInput
-from legroom.machine.child_process import close_and_leave, write_answer
-from legroom.machine.patience import call_after, queued_s
+from legroom.machine.child_process import call_after, close_and_leave, queued_s, write_answer
 from legroom.machine.tree import process_memory
 from legroom.model.spaces import leaves as model_leaves
 from legroom.sharing.shared_folder import VARIABLE

@@ -3,6 +3,9 @@
 A child may print, crash, hang or start processes of its own, as somebody else's environment or compiler does. Task and
 answer are files of JSON in a folder that goes with the question; nothing is unpickled. Both ends are here: `ask_child`
 for who asks, `answer_task` for the child's `main()`.
+
+Time limits are not used up by a busy machine: what a process waited for a processor does not count, so that the same
+prediction says the same. A process that sleeps or hangs is still stopped in time: sleeping counts.
 """
 
 import json
@@ -11,14 +14,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from legroom.machine.cache import read_json
-from legroom.machine.patience import patiently
 from legroom.machine.temporary_folder import temporary_folder
 from legroom.machine.tree import descendants, session_members
 from legroom.model.run import Run
@@ -27,6 +30,9 @@ from legroom.orphan import END_WITH_PARENT
 CLOSE_TIMEOUT_S, LISTEN_EVERY_S = 2.0, 0.5
 LONGEST_LAST_WORDS = 300  # characters
 MEASURING_S = 120
+MOST = 6  # times a limit, on the clock
+
+Result = TypeVar("Result")
 
 
 def interpreter(main: str, path: Sequence[str], *arguments: str, ends: bool = False) -> list[str]:
@@ -247,3 +253,48 @@ def measure_base(child: Path, stage: str, wanted: set[str]) -> dict[str, int] | 
     except (OSError, subprocess.SubprocessError, ValueError, IndexError):
         return None
     return report if isinstance(report, dict) and set(report) == wanted else None
+
+
+def queued_s(pid: int | str = "self") -> float:
+    """Return the seconds that a process's first thread was ready to run and did not; 0 where that is not counted."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def patiently(child: subprocess.Popen[bytes], limit_s: float, wait: Callable[[float], Result]) -> Result:
+    """Call `wait` with the seconds that are left, until it returns.
+
+    Args:
+        wait: as `child.wait` or `child.communicate`, may be called again after it has raised.
+
+    Raises:
+        subprocess.TimeoutExpired: the child had `limit_s` seconds to itself.
+    """
+    began = time.monotonic()
+    while True:
+        try:
+            return wait(max(_left_s(limit_s, began, child.pid), 0.0))
+        except subprocess.TimeoutExpired:
+            if _left_s(limit_s, began, child.pid) <= 0:
+                raise
+
+
+def call_after(limit_s: float, call: Callable[[], None]) -> Callable[[], None]:
+    """Call something once this process had so many seconds to itself; return what cancels it."""
+    done, began = threading.Event(), time.monotonic() - queued_s()
+
+    def watch() -> None:
+        while (left := limit_s - (time.monotonic() - queued_s() - began)) > 0:
+            if done.wait(left):
+                return
+        call()
+
+    threading.Thread(target=watch, daemon=True).start()
+    return done.set
+
+
+def _left_s(limit_s: float, began: float, pid: int) -> float:
+    allowed = min(limit_s + queued_s(pid), MOST * limit_s)
+    return allowed - (time.monotonic() - began)

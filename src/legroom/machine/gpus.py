@@ -36,7 +36,7 @@ def read_gpus(*, root: Path, visible: str | None) -> tuple[Gpu, ...]:
 
 
 def gpus_by_nvml(nvml: Any, visible: str | None) -> tuple[Gpu, ...]:
-    """Return the GPUs that the `pynvml`-like module shows and `visible` (CUDA_VISIBLE_DEVICES) lets through."""
+    """Return the same, as the `pynvml`-like module shows them."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:  # no driver library, or no kernel module

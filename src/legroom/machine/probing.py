@@ -51,16 +51,16 @@ def probe(root: Path = Path("/")) -> Machine:
         >>> 0 < machine.available <= machine.ram
         True
     """
-    memory = _read_meminfo(root / "proc/meminfo") or _ask_psutil()
+    ram, available, swap = _read_meminfo(root / "proc/meminfo") or _ask_psutil()
     cgroup = read_cgroup(root)
     job = read_job(os.environ, root)
-    limit, origin = _tightest(memory.ram, cgroup, job)
-    left = [memory.available, *([cgroup.available] if cgroup else []), *([job.limit] if job and job.limit else [])]
+    limit, origin = _tightest(ram, cgroup, job)
+    left = [available, *([cgroup.available] if cgroup else []), *([job.limit] if job and job.limit else [])]
     return Machine(
-        ram=memory.ram,
+        ram=ram,
         limit=limit,
         available=min(left),
-        swap=memory.swap,
+        swap=swap,
         shm=_free_shm(root / "dev/shm"),
         gpus=read_gpus(root=root, visible=os.environ.get("CUDA_VISIBLE_DEVICES")),
         versions=read_versions(),
@@ -87,15 +87,8 @@ def _tightest(ram: int, cgroup: CgroupMemory | None, job: Job | None) -> tuple[i
     return min(below, key=lambda each: each[0]) if below else (None, "")
 
 
-@dataclass(frozen=True)
-class _Memory:
-    ram: int
-    available: int
-    swap: int
-
-
-def _read_meminfo(path: Path) -> _Memory | None:
-    """Return the kernel's figures, None where there is no such file (macOS, Windows) or it makes no sense."""
+def _read_meminfo(path: Path) -> tuple[int, int, int] | None:
+    """Return RAM, what is left of it, and swap by the kernel; None without such a file, or where it makes no sense."""
     try:
         lines = path.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
@@ -111,13 +104,13 @@ def _read_meminfo(path: Path) -> _Memory | None:
     # kernels before 3.14 and some sandboxes leave MemAvailable out; this is what it replaced
     reclaimable = kib.get("MemFree", 0) + kib.get("Buffers", 0) + kib.get("Cached", 0) - kib.get("Shmem", 0)
     available = min(max(kib.get("MemAvailable", reclaimable), 0), kib["MemTotal"])
-    return _Memory(kib["MemTotal"] * 1024, available * 1024, kib.get("SwapTotal", 0) * 1024)
+    return kib["MemTotal"] * 1024, available * 1024, kib.get("SwapTotal", 0) * 1024
 
 
-def _ask_psutil() -> _Memory:
+def _ask_psutil() -> tuple[int, int, int]:
     psutil = import_module("psutil")  # 15 ms that Linux does not need
     memory = psutil.virtual_memory()
-    return _Memory(int(memory.total), int(memory.available), int(psutil.swap_memory().total))
+    return int(memory.total), int(memory.available), int(psutil.swap_memory().total)
 
 
 def _free_shm(path: Path) -> int:

@@ -45,7 +45,7 @@ from legroom.backends.sb3.stored import batch_samples, one_env, pass_samples
 from legroom.backends.sb3.trace import trace_run
 from legroom.environments.gym_spaces import to_gymnasium
 from legroom.errors import Untraceable
-from legroom.machine.patience import queued_s
+from legroom.machine.child_process import queued_s
 from legroom.machine.tree import give_back_from
 from legroom.model.facts import episode_limit, spaces_of
 from legroom.model.run import Run

@@ -41,9 +41,8 @@ from legroom.errors import MissingExtra, Untraceable
 from legroom.extras import needs
 from legroom.hollow.cuda_reduce import card_with
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
-from legroom.machine.child_process import installed_first, interpreter, run_file
+from legroom.machine.child_process import installed_first, interpreter, patiently, run_file
 from legroom.machine.gpu_table import multiprocessors_of
-from legroom.machine.patience import patiently
 from legroom.machine.versions import is_installed, read_versions
 from legroom.model.evidence import DeviceName, Evidence, Look, Mode, NetTrace, Values
 from legroom.model.footprint import Phase
