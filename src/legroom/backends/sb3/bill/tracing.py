@@ -80,13 +80,22 @@ def look(
     gpu = machine.gpus[0] if machine.gpus else None
     card = None if gpu is None else card_with(multiprocessors_of(gpu), gpu.capability)
     jobs = [
-        _plan(Request(run, on, values=values, card=card), measure=_worth_measuring(run, machine, on))
+        plan(Request(run, on, values=values, card=card), measure=_worth_measuring(run, machine, on))
         for run, on in zip(runs, devices, strict=True)
     ]
+    return look_closely(jobs, strict=mode == "trace")
+
+
+def look_closely(jobs: Sequence[Job], *, strict: bool) -> list[Look]:
+    """Return what tracing and measuring tell about the runs, in order.
+
+    Raises:
+        MissingExtra: `strict`, and the libraries are missing.
+    """
     try:
         answers = _answers(jobs)
     except MissingExtra as missing:
-        if mode == "trace":
+        if strict:
             raise
         note, way = f"predicted by arithmetic: {missing}", "where torch and SB3 are installed it is traced"
         return [Look(job.estimate, notes=(note,), unknown=_unknown(job.estimate, way, job.request)) for job in jobs]
@@ -95,7 +104,7 @@ def look(
 
 def _estimate(run: Run, device: DeviceName) -> Look:
     """Return what arithmetic says, with what was measured of the same update on this machine before, if it was."""
-    job = _plan(Request(named_by_file(run, run_file(run)), device), measure=True)
+    job = plan(Request(named_by_file(run, run_file(run)), device), measure=True)
     scratch = beyond_tensors(job.request.run, job.estimate, job.measured) if job.measured else None
     unknown = _unknown(job.estimate, "--mode auto --trust traces it", Request(run, device))
     return Look(estimate_net(run, device), scratch, unknown=unknown)
@@ -123,7 +132,7 @@ def _worth_measuring(run: Run, machine: Machine, device: DeviceName) -> bool:
     return unknown or (footprint.at(Phase.UPDATE) * (1 + UPDATE_MARGIN) >= peak and doubt > TOLERATED_DOUBT * peak)
 
 
-def _plan(request: Request, *, measure: bool) -> Job:
+def plan(request: Request, *, measure: bool) -> Job:
     net = estimate_net(request.run, request.device)
     job = Job(request, net)
     if request.device == "cpu" and measure:
