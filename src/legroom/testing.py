@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from legroom.model.profile import Leak, LeakLine
+from legroom.model.trace import Leak, LeakLine
 from legroom.units import format_size
 from legroom.watching.profile import SEED, as_leak, name_env, profile
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from legroom.model.profile import ParallelRow
+from legroom.model.trace import ParallelRow
 from legroom.watching.profile import env_task, find_run, measure_parallel
 from legroom.watching.side_by_side import _fits, _line
 

@@ -29,7 +29,6 @@ from legroom.orphan import END_WITH_PARENT
 
 CLOSE_TIMEOUT_S, LISTEN_EVERY_S = 2.0, 0.5
 LONGEST_LAST_WORDS = 300  # characters
-MEASURING_S = 120
 MOST = 6  # times a limit, on the clock
 
 Result = TypeVar("Result")
@@ -95,11 +94,18 @@ def ask_child(
         task_file, answer_file, log_file, progress_file = (folder / name for name in names)
         files = {"folder": str(folder), "answer": str(answer_file), "progress": str(progress_file)}
         task_file.write_text(json.dumps({**task, **files}))
-        with _listening(progress_file, told):
-            code = run_child(
-                main, path or sys.path, task_file, log_file, timeout_s=timeout_s,
-                environment={**os.environ, **(environment or {})},
+        command = interpreter(main, path or sys.path, str(task_file), ends=True)
+        with _listening(progress_file, told), log_file.open("wb") as log:
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
+                env={**os.environ, **(environment or {})},
             )  # fmt: skip
+            try:
+                code: int | None = patiently(child, timeout_s, child.wait)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                end_group(child)
         how = f"after {timeout_s:g} s" if code is None else how_it_ended(code, log_file)
         return ChildAnswer(read_json(answer_file), how, log_file.read_text(errors="replace"), code is None)
 
@@ -144,31 +150,6 @@ def answer_task(answer: Callable[[dict[str, Any], Callable[[str], None]], Mappin
 
     write_answer(Path(task["answer"]), answer(task, say))
     os._exit(0)
-
-
-def run_child(
-    main: str, path: Sequence[str], task_file: Path, log_file: Path, *, timeout_s: float, environment: Mapping[str, str]
-) -> int | None:
-    """Run `main()` of a module in a fresh interpreter, and return its exit code; None when it took too long.
-
-    Args:
-        main: the module.
-        path: its `sys.path`.
-        task_file: the last of its arguments.
-        log_file: gets what it writes to standard error; what it prints goes nowhere.
-    """
-    command = interpreter(main, path, str(task_file), ends=True)
-    with log_file.open("wb") as log:
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, env=dict(environment),
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            return patiently(child, timeout_s, child.wait)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            end_group(child)
 
 
 def how_it_ended(code: int, log_file: Path) -> str:
@@ -233,26 +214,6 @@ def installed_first(path: Sequence[str], last: Sequence[str], *, add: bool = Fal
     """Return the entries of a path with those in `last` behind all others; `add` also those that it has not got."""
     behind = last if add else [entry for entry in last if entry in path]
     return [entry for entry in path if entry and entry not in last] + list(dict.fromkeys(behind))
-
-
-def measure_base(child: Path, stage: str, wanted: set[str]) -> dict[str, int] | None:
-    """Return the figures one stage of a script reports, None where it cannot run or reports something else.
-
-    Such a script imports the libraries, works a little, and prints its memory. The GPU context is an item of its own;
-    of the working directory nothing is imported, by none of its processes.
-    """
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONSAFEPATH": "1"}
-    command, nowhere = [sys.executable, "-P", str(child), stage], subprocess.DEVNULL
-    try:
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=nowhere, env=environment) as running:
-            try:
-                output, _ = patiently(running, MEASURING_S, lambda left: running.communicate(timeout=left))
-            finally:
-                running.kill()
-        report = json.loads(output.splitlines()[-1])
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
-        return None
-    return report if isinstance(report, dict) and set(report) == wanted else None
 
 
 def queued_s(pid: int | str = "self") -> float:

@@ -13,8 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from legroom.model.profile import LeakVerdict
-from legroom.model.trace import Forecast, GrowthPhase, MemoryLimit, Sample
+from legroom.model.trace import Forecast, GrowthPhase, LeakVerdict, MemoryLimit, Sample
 from legroom.units import MIB, format_size
 from legroom.watching.line_fits import LEAST_POINTS, SETTLED, Fit, believable, envelopes, evenly, middle
 from legroom.watching.trend import Floor, Verdict

@@ -26,7 +26,7 @@ import numpy as np
 
 from legroom.environments.env_make import EnvError, stage
 from legroom.environments.env_steps import mask_function, random_action
-from legroom.model.profile import Curve
+from legroom.model.trace import Curve
 from legroom.watching import allocator_signals as signals
 from legroom.watching.allocator_signals import Recorder
 from legroom.watching.trend import Floor, Verdict, combine, judge

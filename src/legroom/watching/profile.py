@@ -24,8 +24,8 @@ from legroom.environments.objects import LIVE, name_object
 from legroom.errors import BadInput, LegroomError, MissingExtra
 from legroom.machine.child_process import ask_child, import_path
 from legroom.machine.probing import probe
-from legroom.model.profile import Curve, KeyCost, Leak, LeakLine, ObservationCost, ParallelRow, Profile, Scaling
 from legroom.model.run import EnvSpec, Run
+from legroom.model.trace import Curve, KeyCost, Leak, LeakLine, ObservationCost, ParallelRow, Profile, Scaling
 from legroom.named_runs import find_workload, run_files
 from legroom.reading import read, run_from_dict
 from legroom.reading.user_files import is_file
@@ -192,7 +192,7 @@ def find_run(env: str, overrides: Sequence[tuple[str, str]] = ()) -> Run:
 
 def env_task(run: Run) -> dict[str, Any]:
     """Return what a child needs to build the run's environment, as plain data."""
-    storage = backend_of(run).storage(run)
+    storage = backend_of(run).predictor.storage(run)
     collects = run.source is not None and storage.kind == "rollout"  # a bare environment has no training to it
     return {
         "id": run.env.id,

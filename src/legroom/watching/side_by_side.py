@@ -28,7 +28,7 @@ from legroom.errors import BadInput
 from legroom.machine.limits import limit_reached
 from legroom.machine.probing import probe
 from legroom.machine.tree import tree_memory
-from legroom.model.profile import ParallelRow, Scaling
+from legroom.model.trace import ParallelRow, Scaling
 from legroom.sharing.crew import LightEnvs
 from legroom.sharing.shared import begin_sharing
 from legroom.watching.measuring import SEED

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import get_args
 
-from legroom.model.profile import LeakVerdict
+from legroom.model.trace import LeakVerdict
 from legroom.watching import line_fits
 from legroom.watching.line_fits import LEAST_POINTS, Series, line_slope, middle
 

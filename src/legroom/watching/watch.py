@@ -16,8 +16,7 @@ from legroom.errors import BadInput
 from legroom.machine.cgroup import oom_kills, read_cgroup
 from legroom.machine.gpus import GpuMeter
 from legroom.machine.live_log import LiveLog
-from legroom.model.explanation import Explanation
-from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Trace, Watched
+from legroom.model.trace import ROLES, Explanation, Forecast, MemoryLimit, Role, Sample, Trace, Watched
 from legroom.watching import command as child
 from legroom.watching.command import PASSED_ON, Relay, Signals, write_all
 from legroom.watching.ending import Circumstances, explain_end

@@ -1,6 +1,6 @@
 """Estimate networks and updates of an SB3 run from shapes alone: no torch, nothing imported that the run names.
 
-Parameters are exact (a test counts the real ones). Activations follow from what autograd keeps (`model.layers`). What
+Parameters are exact (a test counts the real ones). Activations follow from what autograd keeps (`model.workload`). What
 lives only for a moment (gradients of activations, an optimizer's temporaries) is estimated, which is why tracing is the
 better way where torch is installed. With activation checkpointing or bfloat16 the estimate is an upper one: it says
 more than a trace would rather than less.
@@ -26,9 +26,9 @@ from legroom.environments.images import is_image
 from legroom.model.evidence import NetTrace
 from legroom.model.facts import spaces_of
 from legroom.model.footprint import Known, Phase
-from legroom.model.layers import Net, convolutions, linear, mlp
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES, BoxSpace, DictSpace, Space
+from legroom.model.workload import Net, convolutions, linear, mlp
 
 NATURE_CNN = ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0))  # out channels, kernel, stride, padding
 BFLOAT16 = 2
