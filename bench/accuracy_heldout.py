@@ -34,13 +34,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.accuracy_heldout_scripts import KINDS, MODULES
-from bench.accuracy_more_scripts import MODULES as MORE_MODULES
-from bench.accuracy_more_scripts import SCRIPTS as MORE_SCRIPTS
-from bench.accuracy_more_scripts import TRAINED as MORE_TRAINED
-from bench.accuracy_third_scripts import PROGRAMS
-from bench.accuracy_third_scripts import SCRIPTS as THIRD_SCRIPTS
-from bench.accuracy_third_scripts import TRAINED as THIRD_TRAINED
+from bench.heldout_scripts import MODULES, PROGRAMS, SCRIPTS, TRAINED
 from bench.peak_sampler import PeakSampler, alone
 from bench.results import write_section
 from legroom.machine.patience import patiently
@@ -50,8 +44,6 @@ MB = 1e6
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "LEGROOM_HISTORY": "off"}
 TIMEOUT_S = 300
 FIRST_HELD_OUT = 1000  # seeds below it are the tuning set
-SCRIPTS = {**KINDS, **MORE_SCRIPTS, **THIRD_SCRIPTS}
-TRAINED = {**MORE_TRAINED, **THIRD_TRAINED}
 ALL = (*SCRIPTS, *TRAINED, *PROGRAMS)
 COLUMNS = [
     "run (MB)", "predicted", "between", "measured", "error", "in band", "arithmetic", "between", "after measuring",
@@ -130,7 +122,7 @@ def case_of(kind: str, seed: int) -> Case:
         return Case({}, command, command, program=True)
     script = f"{kind}_{seed}.py"
     text = SCRIPTS[kind](draw)
-    return Case({script: text, **MODULES, **MORE_MODULES}, [script], [sys.executable, script])
+    return Case({script: text, **MODULES}, [script], [sys.executable, script])
 
 
 def _mb(nbytes: int) -> str:

@@ -12,7 +12,7 @@ from functools import partial
 import stable_baselines3 as sb3
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack, VecNormalize
 
-from accuracy_envs import SmallEnv
+from envs import SmallEnv
 
 
 def main(run: dict) -> None:

@@ -52,7 +52,7 @@ def train(run: dict[str, Any]) -> None:
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     import legroom
-    from bench.microbatch_envs import Noisy
+    from bench.envs import Noisy
     from legroom.backends.sb3.microbatch import with_micro_batch
 
     micro_batch, storage = run["memory"]["micro_batch"], run["memory"]["rollout"]
@@ -101,7 +101,7 @@ def differ() -> None:
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     import legroom
-    from bench.microbatch_envs import Noisy
+    from bench.envs import Noisy
     from legroom.backends.sb3.microbatch import with_micro_batch
 
     class DoubleCnn(NatureCNN):

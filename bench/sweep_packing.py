@@ -45,7 +45,7 @@ NO_LIMIT = 1 << 60
 RUN = """
 algo: DQN
 name: pixels
-env: {id: "bench.sweep_packing_env:Frames", n_envs: 1}
+env: {id: "bench.envs:Frames", n_envs: 1}
 policy: {name: MlpPolicy, kwargs: {net_arch: [16]}}
 hyperparams: {buffer_size: 13000, learning_starts: 1000000, optimize_memory_usage: false}
 memory: {replay: plain}
@@ -87,7 +87,7 @@ device: cpu
     "PPO, 84 × 84 × 4": ("""
 algo: PPO
 name: frames
-env: {id: "bench.sweep_packing_env:Frames", n_envs: 2}
+env: {id: "bench.envs:Frames", n_envs: 2}
 policy: {name: CnnPolicy}
 hyperparams: {n_steps: 128, batch_size: 64, n_epochs: 1}
 total_timesteps: 1024

@@ -1,9 +1,6 @@
-"""If these fail, a simulated node's libraries count as often as it has processes, or its object store not at all."""
+"""If these fail, a simulated node's libraries count as often as it has processes."""
 
-import os
 from pathlib import Path
-
-from bench.object_store import store_nbytes
 
 from legroom.cluster.node_memory import anonymous_nbytes, node_memory
 
@@ -33,20 +30,6 @@ def test_libraries_count_once_and_own_memory_every_time(tmp_path: Path) -> None:
     found = node_memory([1, 2, 3], proc=tmp_path)  # 3 has ended
     assert found.anon == 3000 * 1024
     assert found.files == 200 * 1024  # of the process with the most; 4 kB of it were written to and are its own
-
-
-def test_the_object_store_counts_the_pages_that_exist() -> None:
-    path = Path("/dev/shm") / f"legroom-test-{os.getpid()}"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        path.unlink()
-        before = store_nbytes(os.getpid())
-        os.ftruncate(descriptor, 64 << 20)  # reserved, not there
-        assert store_nbytes(os.getpid()) - before < 1 << 20
-        os.write(descriptor, b"x" * (8 << 20))
-        assert store_nbytes(os.getpid()) - before >= 8 << 20
-    finally:
-        os.close(descriptor)
 
 
 def test_a_process_that_ended_holds_nothing(tmp_path: Path) -> None:

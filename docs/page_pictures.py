@@ -12,8 +12,8 @@ from typing import Any
 
 from PIL import Image
 
-from bench.ui_browser import Seen, chromium, opened
-from bench.ui_server import LEGROOM, serving
+from tests.serving.ui_browser import Seen, chromium, opened
+from tests.serving.ui_server import LEGROOM, serving
 
 ROOT = Path(__file__).parents[1]
 PICTURES, FILES = ROOT / "docs" / "images", ROOT / "docs" / "files"

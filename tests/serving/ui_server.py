@@ -1,4 +1,4 @@
-"""A real `legroom ui` for tests and benches: started, asked over real sockets, ended."""
+"""A real `legroom ui` for tests: started, asked over real sockets, ended."""
 
 from __future__ import annotations
 

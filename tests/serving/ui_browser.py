@@ -1,4 +1,4 @@
-"""Chromium on the planner page, for tests and the bench: what it asks for, what it says, how long it takes.
+"""Chromium on the planner page: what it asks for, what it says, how long it takes.
 
 The browser is Debian's; Playwright drives it. Nothing is injected but axe-core, which looks for what a screen reader or
 a keyboard could not use, and for text that cannot be read.
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from bench.ui_server import CHROMIUM, FLAGS
+from tests.serving.ui_server import CHROMIUM, FLAGS
 
 DRAWN = "Number(document.body.dataset.drawn || 0)"
 # turn a slider, wait for the new drawing and the frame that shows it; milliseconds of each turn

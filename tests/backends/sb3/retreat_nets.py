@@ -1,4 +1,4 @@
-"""Networks that `bench.retreat` trains: one that fails at every k-th minibatch, and one that is very wide."""
+"""Networks whose updates run out of memory: one that fails at every k-th minibatch, and one that is very wide."""
 
 from __future__ import annotations
 

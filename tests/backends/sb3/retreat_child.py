@@ -1,6 +1,6 @@
 """One training in a process whose data segment is limited while it updates: real allocation failures on the host.
 
-    python -m bench.retreat_child '{"over": 150000000, "micro_batch": null}'
+    python -m tests.backends.sb3.retreat_child '{"over": 150000000, "micro_batch": null}'
 
 `over` is how many bytes updates may take beyond what the process has before the first one (RLIMIT_DATA), null for any.
 Prints one line of JSON: what happened, and the hash of what was learned. The outputs of the network's wide layer for a
@@ -16,13 +16,13 @@ import sys
 from pathlib import Path
 
 import torch
+from bench.envs import Drift
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
+from tests.backends.sb3.retreat_nets import Wide
 
 import legroom
-from bench.kills_env import Drift
-from bench.retreat_nets import Wide
 from legroom.backends.sb3.state import policy_arrays
 from legroom.training.checkpoint import parameters_sha256
 
