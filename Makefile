@@ -72,7 +72,7 @@ bench-storage bench-xla: bench-%:
 	.venv-$*/bin/pip install --quiet --disable-pip-version-check -e '.[sb3,$(if $(filter xla,$*),xla-gpu,bench-storage)]' -c constraints.txt
 	.venv-$*/bin/python -m bench.$* $(ARGS)
 
-bench-accuracy bench-accuracy-heldout: bench-%: $(STAMP)
+bench-accuracy-heldout: bench-%: $(STAMP)
 	$(BIN)/pip install -q -e '.[bench,ninja,fire,gameboy]' -c constraints.txt
 	$(BIN)/python -m bench.$(subst -,_,$*) $(ARGS)
 

@@ -1,7 +1,7 @@
 """Environments of the benches: NumPy only, next to no memory of their own, so that what is weighed is not theirs.
 
 They are what a user's own environments look like: a fresh observation array per step, episodes that are cut off. Not
-to import torch: workers do not, and `bench/accuracy_run.py` imports this file where nothing of legroom is loaded.
+to import torch: workers do not.
 """
 
 from __future__ import annotations
@@ -88,19 +88,6 @@ class FrameEnv(SmallEnv):
             flat[start : start + changed] = self._random.random(changed, dtype=np.float32)
         self._last[id(space)] = frame
         return frame.copy()
-
-
-class Noisy(SmallEnv):
-    """Observations and rewards that no network learns by heart."""
-
-    def _observe(self, space: Any) -> Any:
-        if space.dtype == np.uint8:
-            return self.np_random.integers(0, 256, space.shape, np.uint8)
-        return self.np_random.uniform(-1, 1, space.shape).astype(np.float32)
-
-    def step(self, action: Any) -> Any:
-        observation, _, *rest = super().step(action)
-        return observation, float(self.np_random.normal() + 0.1 * action), *rest
 
 
 SIZE, SPRITE, SPRITES = 84, 8, 6

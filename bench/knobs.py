@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from bench.accuracy import box, discrete, spec
 from bench.results import write_section
 from legroom.model.machine import Machine
 
@@ -24,6 +23,31 @@ KNOBS: dict[str, dict[str, Any]] = {
     "bf16": {"bf16": True},
     "both": {"activation_checkpointing": True, "bf16": True},
 }
+
+
+def box(*shape: int, dtype: str = "float32") -> dict[str, Any]:
+    return {"type": "box", "shape": list(shape), "dtype": dtype}
+
+
+def discrete(n: int) -> dict[str, Any]:
+    return {"type": "discrete", "n": n}
+
+
+def spec(
+    algo: str, observation: dict[str, Any], action: dict[str, Any], steps: int, policy: str = "MlpPolicy", **rest: Any
+) -> dict[str, Any]:
+    """Return a run in the words of a run file; `env_*` keywords go to the environment, others are hyperparameters."""
+    env = {key.removeprefix("env_"): value for key, value in rest.items() if key.startswith("env_")}
+    net = rest.pop("net_arch", None)
+    hyperparams = {key: value for key, value in rest.items() if not key.startswith("env_")}
+    return {
+        "algo": algo,
+        "env": {"spaces": {"observation": observation, "action": action}, **env},
+        "policy": {"name": policy, "kwargs": {"net_arch": net} if net else {}},
+        "hyperparams": hyperparams,
+        "total_timesteps": steps,
+        "device": "cpu",
+    }
 
 
 def _with_net(run: dict[str, Any], policy: str, extractor: str, **kwargs: Any) -> dict[str, Any]:

@@ -1,17 +1,20 @@
 """The pictures of the page in the documentation: every view, at three widths, in light and dark.
 
-Called by `python -m bench.ui --pictures`. The training that is followed is a real one.
+    python -m docs.page_pictures [FOLDER]    with a folder: every view at every width, to be looked at
+
+The training that is followed is a real one.
 """
 
 from __future__ import annotations
 
 import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
-
 from tests.serving.ui_browser import Seen, chromium, opened
 from tests.serving.ui_server import LEGROOM, serving
 
@@ -97,3 +100,11 @@ def _training(folder: Path) -> Path:
     command = [*LEGROOM, "train", str(run), "--out", str(folder / "runs" / "cartpole")]
     subprocess.run(command, capture_output=True, check=True, cwd=folder)
     return folder / "runs"
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="legroom-pictures-") as made:
+        if sys.argv[1:]:
+            take_all(Path(made), Path(sys.argv[1]))
+        else:
+            take_pictures(Path(made))

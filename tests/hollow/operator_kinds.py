@@ -3,9 +3,9 @@
 The truth is recorded with a CUDA build of torch on a device that runs no kernels (`record`); `compare` shows what
 differs on hollow tensors, `known` writes the operators that were found alike into `legroom/hollow`.
 
-    /path/to/cuda/python bench/operator_kinds.py record bench/data/operator_kinds.json
-    python -m bench.operator_kinds compare
-    python -m bench.operator_kinds known
+    /path/to/cuda/python tests/hollow/operator_kinds.py record tests/hollow/operator_kinds.json
+    python -m tests.hollow.operator_kinds compare
+    python -m tests.hollow.operator_kinds known
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ PEAKS_DIFFER = {
     "Embedding bag": "its offsets and the sort of its gradient are not followed",
     "Mixture of experts": "torch 2.14 has a Triton kernel for outer products in batches, hollow tensors are of 2.13",
 }
-DATA = Path(__file__).parent / "data" / "operator_kinds.json"
+DATA = Path(__file__).with_suffix(".json")
 Step = Callable[[], Any]
 KINDS: dict[str, Callable[[str], Step]] = {}
 OPTIMIZERS: dict[str, Any] = {
@@ -735,7 +735,7 @@ def main(arguments: list[str]) -> None:
         recorded = json.loads(DATA.read_text())
         for name in KINDS:
             for line in differences(name, recorded) or ["alike"]:
-                print(f"{name}: {line}")
+                sys.stdout.write(f"{name}: {line}\n")
     elif arguments[:1] == ["known"]:
         import legroom.hollow
 

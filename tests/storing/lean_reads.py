@@ -3,7 +3,7 @@
 A case is one read of one array: by a random key, or by a method, an operator or a function of NumPy. It is equal if
 dtype, shape and every byte are, or if both raise the same type of exception.
 
-    python -m bench.lean_reads [cases] [seed]
+    python -m tests.storing.lean_reads [cases] [seed]
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from bench.results import write_section
 from gymnasium import spaces
 from sb3_contrib.common.maskable.buffers import MaskableRolloutBuffer
 from stable_baselines3.common.buffers import (
@@ -28,7 +29,6 @@ from stable_baselines3.common.buffers import (
 from stable_baselines3.her import HerReplayBuffer
 
 import legroom
-from bench.results import write_section
 
 CASES, SEED = 100_000, 1
 STEPS = 60  # adds and reads of one pair of buffers
@@ -297,14 +297,17 @@ def main() -> int:
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else SEED
     began = time.perf_counter()
     counts, differing = run(count, seed)
-    print(*differing[:20], sep="\n")
+    sys.stdout.write("".join(f"{each}\n" for each in differing[:20]))
     rows = [
         (kind, f"{n:,}", sum(each.startswith(f"{kind}:") for each in differing)) for kind, n in sorted(counts.items())
     ]
     took = f"all, seed {seed}, {time.perf_counter() - began:.0f} s"
     rows.append((took, f"{sum(counts.values()):,}", len(differing)))
     write_section(
-        "Reads of lean buffers beside SB3's", ("buffer", "reads", "differences"), rows, "make bench-lean-reads"
+        "Reads of lean buffers beside SB3's",
+        ("buffer", "reads", "differences"),
+        rows,
+        "python -m tests.storing.lean_reads",
     )
     return 1 if differing else 0
 
