@@ -44,7 +44,7 @@ dist: $(STAMP)  ## sdist and wheel, in dist/
 	$(BIN)/python -c "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')"
 
 test-pythons: dist  ## the wheel without a compiler in every Python that is here
-	sh ci/test_pythons.sh
+	sh tests/pythons.sh
 
 $(VENV)/.installed-docs: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]' -c constraints.txt

@@ -691,7 +691,7 @@ def unexplained(name: str, recorded: dict[str, Any]) -> list[str]:
     ]
 
 
-# of networks for volumes: their recorded trainings (bench/vram.py) take the same blocks as traced ones, to the byte
+# of networks for volumes: their recorded trainings (`bench.vram`) take the same blocks as traced ones, to the byte
 OF_RECORDED_RUNS = {"aten._adaptive_avg_pool3d", "aten._adaptive_avg_pool3d_backward"}
 
 
@@ -702,8 +702,7 @@ def known() -> list[str]:
     for name in KINDS:
         if name not in PEAKS_DIFFER and not unexplained(name, recorded):
             found.update(on_hollow(name)["operators"])
-    pieces = Path(__file__).parents[1] / "tests" / "hollow"
-    sys.path.insert(0, str(pieces))
+    sys.path.insert(0, str(Path(__file__).parent))
     import operator_cases
     import test_operators_recorded as compared
 

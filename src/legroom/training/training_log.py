@@ -1,4 +1,4 @@
-"""The log of a training whose library has none: `progress.csv` and TensorBoard's events, under the names of SB3's log.
+"""The log of a training: `progress.csv` and TensorBoard's events, under the names of SB3's log.
 
 Figures that SB3 does not have keep the library's names (`training/…`, `eval/…`). A log that cannot be written, on a
 full disk as a rule, is said once and is no reason to stop.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
 from legroom.errors import BadInput
 from legroom.training.board import Board
@@ -29,12 +31,12 @@ class TrainingLog:
         self._board: Board | None = None
         self._say, self._failing = say, False
 
-    def write(self, step: int, figures: Mapping[str, float | int | None]) -> None:
+    def write(self, step: int, figures: Mapping[str, Any]) -> None:
         try:
             self._rows = self._rows or ProgressLog(self._out / "progress.csv", resumed_from=self._resumed_from)
             self._rows.append({STEP: step, **figures})
             self._board = self._board or Board(self._out / "tensorboard")
-            self._board.write(step, {name: value for name, value in figures.items() if value is not None})
+            self._board.write(step, {name: float(value) for name, value in figures.items() if isinstance(value, Real)})
             self._failing = False
         except (OSError, BadInput) as error:
             if not self._failing:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat, filter_excluded_keys
+from stable_baselines3.common.logger import KVWriter, Logger, filter_excluded_keys
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import RolloutReturn
 from stable_baselines3.common.vec_env import VecEnv
@@ -39,7 +39,7 @@ from legroom.sharing.failures import WorkerDied
 from legroom.training.checkpoint import parameters_sha256
 from legroom.training.env_calls import EnvCalls
 from legroom.training.finite import all_finite, loss_not_finite
-from legroom.training.progress_log import ProgressLog
+from legroom.training.training_log import TrainingLog
 
 PROGRESS_EVERY_S = 0.5
 CHECKPOINT_REPLAY_EVERY = 10_000  # replay makes checkpoints large, though only what is new is written
@@ -248,41 +248,17 @@ class _Reporter(BaseCallback):
             self._loop.progress()
 
 
-STEP = "time/total_timesteps"
+class _Rows(KVWriter):
+    """Hands SB3's figures to a log of ours; SB3's own TensorBoard writer wants a package for a few numbers."""
 
-
-class _CsvRows(KVWriter):
-    def __init__(self, path: Path, resumed_from: int) -> None:
-        self._log = ProgressLog(path, resumed_from=resumed_from)
+    def __init__(self, log: TrainingLog) -> None:
+        self._log = log
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
-        values = filter_excluded_keys(key_values, key_excluded, "csv")
-        self._log.append({STEP: step, **values})
+        self._log.write(step, filter_excluded_keys(key_values, key_excluded, "csv"))
 
     def close(self) -> None:
         self._log.close()
-
-
-class _Forgiving(KVWriter):
-    """Writes where it can, and says the first time that it cannot."""
-
-    def __init__(self, writer: KVWriter, name: str, say: Callable[[str], None]) -> None:
-        self._writer, self._name, self._say = writer, name, say
-        self._failing = False
-
-    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
-        try:
-            self._writer.write(key_values, key_excluded, step)
-            self._failing = False
-        except (OSError, BadInput) as error:
-            if not self._failing:
-                reason = getattr(error, "strerror", None) or error
-                self._say(f"warning: {self._name} cannot be written: {reason}; training continues")
-            self._failing = True
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._writer.close()
 
 
 def make_logger(out: Path, *, resumed_from: int, say: Callable[[str], None]) -> Logger:
@@ -291,8 +267,4 @@ def make_logger(out: Path, *, resumed_from: int, say: Callable[[str], None]) -> 
     Args:
         say: told when one of them cannot be written.
     """
-    writers: list[KVWriter] = [
-        _Forgiving(_CsvRows(out / "progress.csv", resumed_from), "progress.csv", say),
-        _Forgiving(TensorBoardOutputFormat(str(out / "tensorboard")), "TensorBoard's log", say),
-    ]
-    return Logger(str(out), writers)
+    return Logger(str(out), [_Rows(TrainingLog(out, resumed_from=resumed_from, say=say))])

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs the wheel of dist/ in an empty environment of every Python, without a compiler, and uses it there: the commands
 # that need no torch, then the tests that need none. The sdist is installed without a compiler, too, by the first Python.
-#   ci/test_pythons.sh [PYTHON...]      default: python3.11, python3.12, python3.13; those that are missing are skipped
+#   tests/pythons.sh [PYTHON...]      default: python3.11, python3.12, python3.13; those that are missing are skipped
 #                                       (pyenv's versions count, also those that are not switched on)
 #   FULL=0 leaves the tests out
 set -eu
