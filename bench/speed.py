@@ -73,7 +73,7 @@ def medians(commands: Mapping[str, Sequence[str]], repeats: int, what: str, *, c
 
 HEAVY = "torch and SB3"
 IMPORTS = {
-    "its imports": [PYTHON, "-c", "import pydantic, yaml, typer"],
+    "its imports": [PYTHON, "-c", "import pydantic, yaml"],
     HEAVY: [PYTHON, "-c", "import torch, stable_baselines3"],
 }
 ARITHMETIC = [LEGROOM, "predict", "mine:full", "--mode", "arithmetic"]

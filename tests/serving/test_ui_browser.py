@@ -8,7 +8,7 @@ from tests.serving.ui_browser import chromium, is_there, opened
 from tests.serving.ui_server import serving
 
 from legroom.machine.live_log import LiveLog
-from legroom.model.sealed import seal
+from legroom.model.files import seal
 from legroom.reading import read
 from legroom.units import MIB
 

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from legroom.machine.tree import descendants
+from legroom.model.learner import TrainTask
 from legroom.model.run import Run
-from legroom.model.task import TrainTask
 from legroom.training.checkpoint import Checkpoints, checkpoint_paths
 from legroom.training.events import EventLines
 
