@@ -37,7 +37,7 @@ from pathlib import Path
 from bench.heldout_scripts import MODULES, PROGRAMS, SCRIPTS, TRAINED
 from bench.peak_sampler import PeakSampler, alone
 from bench.results import write_section
-from legroom.machine.patience import patiently
+from legroom.machine.child_process import patiently
 from legroom.machine.tree import TreeMemory
 
 MB = 1e6

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from legroom.growth.thinning import thinned
 from legroom.model.trace import MemoryLimit, Sample
 from legroom.units import MIB
 from legroom.watching.judging import forecast, judge, phases
+from legroom.watching.samples import thinned
 
 Curve = Callable[[float], float]  # seconds -> MiB
 

@@ -15,7 +15,7 @@ import gymnasium
 
 from legroom.environments.objects import PROVIDERS, makes_env, resolve_object
 from legroom.errors import BadInput
-from legroom.sharing.statistics import EpisodeStatistics
+from legroom.sharing.env_state import EpisodeStatistics
 
 LONGEST_MESSAGE = 600  # characters; some libraries print a whole configuration
 

@@ -13,11 +13,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from legroom.growth.leak_verdict import Floor, Verdict
-from legroom.growth.leak_verdict import judge as judge_series
-from legroom.growth.trend import LEAST_POINTS, SETTLED, Fit, believable, envelopes, evenly, middle
 from legroom.model.trace import Forecast, GrowthPhase, LeakVerdict, MemoryLimit, Sample
 from legroom.units import MIB, format_size
+from legroom.watching.line_fits import LEAST_POINTS, SETTLED, Fit, believable, envelopes, evenly, middle
+from legroom.watching.trend import Floor, Verdict
+from legroom.watching.trend import judge as judge_series
 
 JUDGED_FROM_S = 2.0  # before that, an interpreter has hardly started
 LEAKS_FROM_S = 1.5  # after the start; what is shorter may be growing, but nobody can call it a leak

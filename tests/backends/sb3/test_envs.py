@@ -6,12 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legroom.backends.sb3.base_figures import BaseFigures
-from legroom.backends.sb3.bill.envs import envs_items, evaluation_items
+from legroom.backends.sb3.bill.buffers import replay_items, rollout_items
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.backends.sb3.bill.network import network_items
-from legroom.backends.sb3.bill.replay import replay_items
-from legroom.backends.sb3.bill.rollout import rollout_items
-from legroom.backends.sb3.bill.runtime import runtime_items
+from legroom.backends.sb3.bill.processes import envs_items, evaluation_items, runtime_items
 from legroom.backends.sb3.stored import bounds_nbytes
 from legroom.model.evidence import EnvMemory, Evidence, NetTrace
 from legroom.model.footprint import Footprint, Known, Phase, Place
