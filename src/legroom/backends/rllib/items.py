@@ -36,7 +36,7 @@ FLOAT32, FLOAT64 = 4, 8
 COLLECTED = (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)
 UPDATED = (Phase.UPDATE, Phase.CHECKPOINT)
 
-# Measured 2026-11-16, ray 2.60.0, numpy 2.4.6. Those of one step by `python -m bench.ray_data` (a runner and a replay
+# Measured 2026-11-16, ray 2.60.0, numpy 2.4.6. Those of one step by `bench.ray_data` of eca25f63 (a runner and a replay
 # buffer, each in a process of its own); the others with samples of 14 MB on two nodes, `bench.ray_measure` of PPO on
 # 12 `bench.ray_envs:Flat` of 28 kB with 128 steps each: a process of its own has no object store to copy out of.
 STEP_OBJECTS = 100  # around one step of a sample: a runner turns an episode into arrays as soon as it ends
