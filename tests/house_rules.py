@@ -77,7 +77,7 @@ CEILINGS = {
     "checking": 2_893,
     "sharing": 2_720,
     "storing": 2_619,
-    "backends.rllib": 2_440,
+    "backends.rllib": 2_426,
     "serving": 1_979,
     "environments": 1_876,
     "machine": 1_838,
