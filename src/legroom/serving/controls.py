@@ -54,7 +54,7 @@ def controls_of(run: Run) -> list[dict[str, Any]]:
         "Network": [
             {"key": f"policy.kwargs.{name}", "label": label, "kind": "widths", "default": None}
             for name, label in backend.fitter.layers.items()
-            if _is_layer(run, name, backend)
+            if isinstance(run.policy.kwargs.get(name, [] if len(backend.fitter.layers) == 1 else None), list | tuple)
         ],
         "Memory": [*_memory(offered)],
         "Evaluation and checkpoints": [*_around(offered)],
@@ -70,12 +70,6 @@ def controls_of(run: Run) -> list[dict[str, Any]]:
 def control_by_key(run: Run) -> dict[str, Control]:
     """Return the controls of a run by the key they turn."""
     return {control["key"]: control for group in controls_of(run) for control in group["controls"]}
-
-
-def _is_layer(run: Run, name: str, backend: Backend) -> bool:
-    """Return whether the keyword is a list of widths; the only keyword of a library may also be left out."""
-    given = run.policy.kwargs.get(name)
-    return isinstance(given, list | tuple) or (given is None and len(backend.fitter.layers) == 1)
 
 
 def _observations(run: Run) -> Iterator[Control]:
