@@ -21,10 +21,9 @@ from legroom.cli.trusting import Trust
 from legroom.cli.writing import Force, Html, check_writable
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, MissingExtra
-from legroom.fitting.grow import grown
 from legroom.fitting.predictor import Predictor, is_hopeless
 from legroom.fitting.search import fit, refuse_unfittable
-from legroom.fitting.tiers import first_that_fits, in_order, recommend
+from legroom.fitting.tiers import first_that_fits, grown, in_order, recommend
 from legroom.fitting.tiers import tier as plan_tier
 from legroom.fitting.tiers import tiers as plan_tiers
 from legroom.machine import probe

@@ -303,15 +303,12 @@ class Checkpoints:
             file.write(json.dumps({"legroom": VERSION, **about, "data": data, "arrays": index}).encode())
         for name, write in files.items():
             write(folder / name)
-            manifest[name] = {"bytes": (folder / name).stat().st_size, "sha256": _sha256(folder / name)}
+            manifest[name] = _entry_of(folder / name)
         new = list(manifest)
         for name, source in link.items():
             if not _link(source, folder / name):
                 new.append(name)
-            manifest[name] = self._known(source) or {
-                "bytes": (folder / name).stat().st_size,
-                "sha256": _sha256(folder / name),
-            }
+            manifest[name] = self._known(source) or _entry_of(folder / name)
         (folder / MANIFEST).write_bytes(seal({"legroom": VERSION, **about, "files": manifest}, indent=1))
         sync_all([folder / name for name in (*new, MANIFEST)])
         sync_directory(folder)
@@ -466,6 +463,10 @@ def _link(source: Path, target: Path) -> bool:
         shutil.copyfile(source, target)
         return False
     return True
+
+
+def _entry_of(path: Path) -> dict[str, Any]:
+    return {"bytes": path.stat().st_size, "sha256": _sha256(path)}
 
 
 def _sha256(path: Path) -> str:

@@ -66,6 +66,9 @@ SB3_KNOBS: tuple[Knob, ...] = (
 # fmt: on
 
 
+MENDS = {"minibatch-does-not-divide": ladders.with_nearest_batch}
+
+
 def with_free_savings(run: Run, evidence: Evidence) -> Run:
     """Return the run with light workers and, where a probe measured it no slower, lean storage."""
     lighter = next(ladders.light_workers(run, evidence), run)

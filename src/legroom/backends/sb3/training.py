@@ -19,9 +19,8 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import RolloutReturn
 from stable_baselines3.common.vec_env import VecEnv
 
-from legroom.backends.sb3.judging import Evaluator, Pictures, score_of
+from legroom.backends.sb3.judging import Evaluator, Pictures, cleaned_line, measured_items, opening_lines, score_of
 from legroom.backends.sb3.making import make_model, make_vec_env, watch_calls
-from legroom.backends.sb3.measured_items import cleaned_line, measured_items, opening_lines
 from legroom.backends.sb3.rollout_state import going_on, may_stop_here, rest_of, stops_within
 from legroom.backends.sb3.state import capture, continue_learning, policy_arrays, restore, restore_log
 from legroom.device.redoing import Retreat, is_out_of_memory
