@@ -52,7 +52,7 @@ def controls_of(run: Run) -> list[dict[str, Any]]:
         "Environments": [*_environments(backend, offered)],
         "Collecting and updating": about_memory,
         "Network": [
-            {"key": f"policy.kwargs.{name}", "label": label, "kind": "widths", "default": None}
+            _control(f"policy.kwargs.{name}", label, "widths")
             for name, label in backend.fitter.layers.items()
             if isinstance(run.policy.kwargs.get(name, [] if len(backend.fitter.layers) == 1 else None), list | tuple)
         ],
@@ -78,28 +78,28 @@ def _observations(run: Run) -> Iterator[Control]:
     if declared is None or not isinstance(declared.observation, BoxSpace):
         return
     if find_spaces(run.env.id or "") is None and workload_of(run) is None:
-        shape, dtype = "env.spaces.observation.shape", "env.spaces.observation.dtype"
-        yield {"key": shape, "label": "observation shape", "kind": "widths", "default": None}
-        yield _choice(dtype, "observation type", ["float32", "uint8", "float64", "int64"], "float32")
+        yield _control("env.spaces.observation.shape", "observation shape", "widths")
+        types = ["float32", "uint8", "float64", "int64"]
+        yield _control("env.spaces.observation.dtype", "observation type", "choice", "float32", choices=types)
 
 
 def _environments(backend: Backend, offered: Container[str]) -> Iterator[Control]:
     yield _count("env.n_envs", "environments", 1, last=backend.fitter.last_stops.get("env.n_envs"))
     if "env.workers" in offered:
-        yield _choice("env.workers", "workers", _choices(EnvSpec, "workers"), "dummy")
+        yield _control("env.workers", "workers", "choice", "dummy", choices=_choices(EnvSpec, "workers"))
     if "env.envs_per_worker" in offered:
         yield _count("env.envs_per_worker", "environments per worker", 1)
     if "env.frame_stack" in offered:
-        yield _count("env.frame_stack", "frames stacked", None)
+        yield _count("env.frame_stack", "frames stacked")
 
 
 def _around(offered: Container[str]) -> Iterator[Control]:
-    yield _count("eval.n_envs", "evaluation environments", None)
+    yield _count("eval.n_envs", "evaluation environments")
     if "eval.workers" in offered:
-        yield _choice("eval.workers", "evaluation workers", _choices(EvalSpec, "workers"), None)
+        yield _control("eval.workers", "evaluation workers", "choice", choices=_choices(EvalSpec, "workers"))
     if "checkpoint.replay_buffer" in offered:
-        yield _flag("checkpoint.replay_buffer", "replay buffer in checkpoints", None)
-    yield _number("total_timesteps", "total timesteps", None, whole=True)
+        yield _control("checkpoint.replay_buffer", "replay buffer in checkpoints", "flag")
+    yield _control("total_timesteps", "total timesteps", "number", whole=True)
 
 
 def _hyperparameters(run: Run, algorithm: Algorithm) -> Iterator[Control]:
@@ -107,19 +107,19 @@ def _hyperparameters(run: Run, algorithm: Algorithm) -> Iterator[Control]:
         key, label = f"hyperparams.{name}", name.replace("_", " ")
         given = run.hyperparams.get(name, default)
         if isinstance(default, bool):
-            yield _flag(key, label, default)
+            yield _control(key, label, "flag", default)
         elif name.endswith(("_class", "_kwargs")) or name in ("action_noise",):
             continue  # classes and what they are made with: no setting that one turns
         elif name == "n_steps" and algorithm.family == "off-policy":  # of returns, not of a rollout
-            yield {"key": key, "label": STEPS_OF_RETURNS, "kind": "number", "default": default, "whole": True}
+            yield _control(key, STEPS_OF_RETURNS, "number", default, whole=True)
         elif key in LAST_STOPS:
             yield _count(key, label, default)
         elif isinstance(given, str) or isinstance(default, str):
-            yield _text(key, label, default)
+            yield _control(key, label, "text", default)
         elif isinstance(given, list | dict | tuple):
             continue  # (`train_freq: [1, episode]`) stays as the file says it
         else:
-            yield _number(key, label, default, whole=isinstance(default, int))
+            yield _control(key, label, "number", default, whole=isinstance(default, int))
 
 
 def _memory(offered: Container[str]) -> Iterator[Control]:
@@ -130,15 +130,15 @@ def _memory(offered: Container[str]) -> Iterator[Control]:
         if key not in offered:
             continue
         if choices:
-            yield _choice(key, label, choices, None)
+            yield _control(key, label, "choice", choices=choices)
         elif bool in get_args(hint):
-            yield _flag(key, label, None)
+            yield _control(key, label, "flag")
         elif key in SIZES:
-            yield {"key": key, "label": "limit of lean storage", "kind": "size", "default": None}
+            yield _control(key, "limit of lean storage", "size")
         elif key in LAST_STOPS:
-            yield _count(key, label, None)
+            yield _count(key, label)
         else:
-            yield _number(key, label, None, whole=True)
+            yield _control(key, label, "number", whole=True)
 
 
 @lru_cache(maxsize=1)
@@ -158,25 +158,12 @@ def _choices(cls: Any, name: str) -> list[str]:
     return _literals(get_type_hints(cls)[name])
 
 
-def _count(key: str, label: str, default: Any, *, last: int | None = None) -> Control:
-    stops = _stops(last or LAST_STOPS[key])
-    return {"key": key, "label": label, "kind": "count", "default": default, "stops": stops}
+def _control(key: str, label: str, kind: str, default: Any = None, **more: Any) -> Control:
+    return {"key": key, "label": label, "kind": kind, "default": default, **more}
 
 
-def _number(key: str, label: str, default: Any, *, whole: bool) -> Control:
-    return {"key": key, "label": label, "kind": "number", "default": default, "whole": whole}
-
-
-def _choice(key: str, label: str, choices: list[str], default: Any) -> Control:
-    return {"key": key, "label": label, "kind": "choice", "default": default, "choices": choices}
-
-
-def _flag(key: str, label: str, default: Any) -> Control:
-    return {"key": key, "label": label, "kind": "flag", "default": default}
-
-
-def _text(key: str, label: str, default: Any) -> Control:
-    return {"key": key, "label": label, "kind": "text", "default": default}
+def _count(key: str, label: str, default: Any = None, *, last: int | None = None) -> Control:
+    return _control(key, label, "count", default, stops=_stops(last or LAST_STOPS[key]))
 
 
 def _stops(last: int) -> list[int]:
