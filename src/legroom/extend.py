@@ -43,14 +43,13 @@ if TYPE_CHECKING:
     from legroom.sharing.shared import share, shares
 
 __all__ = [
-    "EXIT_BAD_INPUT", "EXIT_GOOD", "Algorithm", "Backend", "BackendChecker", "BackendFitter",
-    "BackendPredictor", "BackendReader", "BackendTrainer", "BadInput", "BoxSpace", "DiscreteSpace", "Evaluation",
-    "Evidence", "Extractor", "Finding", "Footprint", "Found", "Growth", "Item", "Key", "Knob", "KnownSpaces", "Learned",
-    "Learner", "LegroomError", "Lines", "Loop", "MissingExtra", "Net", "Phase", "Place", "Recomputed", "Rule", "Run",
-    "SavedState",
-    "Spaces", "State", "Status", "TrainTask", "Workload", "WorkloadOption", "algorithm_of", "cache_folder",
-    "convolutions", "footprint_of", "hyper", "lazy_exports", "linear", "mlp", "parse_yaml", "read_text", "share",
-    "shares", "spaces_of", "with_settings",
+    "EXIT_BAD_INPUT", "EXIT_GOOD", "Algorithm", "Backend", "BackendChecker", "BackendFitter", "BackendPredictor",
+    "BackendReader", "BackendTrainer", "BadInput", "BoxSpace", "DiscreteSpace", "Evaluation", "Evidence",
+    "Extractor", "Finding", "Footprint", "Found", "Growth", "Item", "Key", "Knob", "KnownSpaces", "Learned",
+    "Learner", "LegroomError", "Lines", "Loop", "MissingExtra", "Net", "Phase", "Place", "Recomputed", "Rule",
+    "Run", "SavedState", "Spaces", "State", "Status", "TrainTask", "Workload", "WorkloadOption", "algorithm_of",
+    "cache_folder", "convolutions", "footprint_of", "hyper", "lazy_exports", "linear", "mlp", "parse_yaml",
+    "read_text", "share", "shares", "spaces_of", "with_settings",
 ]  # fmt: skip
 
 _LAZY = {

@@ -33,7 +33,6 @@ MEMORY_DEPENDS_ON = (
 ON_GPU_ONLY = ("expandable_segments",)
 STEPS_OF_RETURNS = "n-step returns"
 SIZES = ("memory.max_bytes",)
-BUFFERS = {"memory.rollout": "on-policy", "memory.replay": "off-policy"}
 
 
 def controls_of(run: Run) -> list[dict[str, Any]]:
@@ -46,7 +45,8 @@ def controls_of(run: Run) -> list[dict[str, Any]]:
         (about_memory if name in MEMORY_DEPENDS_ON else others).append(control)
     about_memory.sort(key=lambda control: MEMORY_DEPENDS_ON.index(control["key"].partition(".")[2]))
     backend = backend_of(run)
-    offered = [key for key in backend.fitter.settings if BUFFERS.get(key, algorithm.family) == algorithm.family]
+    other_buffer = "memory.replay" if algorithm.family == "on-policy" else "memory.rollout"
+    offered = [key for key in backend.fitter.settings if key != other_buffer]
     groups = {
         "Observations": [*_observations(run)],
         "Environments": [*_environments(backend, offered)],
