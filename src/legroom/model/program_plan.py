@@ -47,7 +47,7 @@ class Param:
 
 
 @dataclass(frozen=True)
-class Trial:
+class ParamTrial:
     """One rehearsal of the program with its arguments set.
 
     Args:
@@ -82,10 +82,10 @@ class ParamSearch:
     """
 
     params: tuple[Param, ...]
-    best: Trial | None
-    next: Trial | None = None
-    trials: tuple[Trial, ...] = ()
-    frontier: tuple[Trial, ...] = field(default=())
+    best: ParamTrial | None
+    next: ParamTrial | None = None
+    trials: tuple[ParamTrial, ...] = ()
+    frontier: tuple[ParamTrial, ...] = field(default=())
     why: str = ""
 
     @property

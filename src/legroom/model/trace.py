@@ -194,7 +194,7 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class Change:
+class FigureChange:
     """One figure before and now, each with what it lies between; None where it was not measured.
 
     Args:
@@ -217,7 +217,7 @@ class Comparison:
     """A profile against an earlier one; `notes` say what makes them hard to compare."""
 
     baseline: str
-    changes: tuple[Change, ...]
+    changes: tuple[FigureChange, ...]
     leak_before: str
     notes: tuple[str, ...] = ()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom import __version__
-from legroom.model.trace import Change, Comparison, KeyCost, Leak, ObservationCost, Profile
+from legroom.model.trace import Comparison, FigureChange, KeyCost, Leak, ObservationCost, Profile
 from legroom.rendering.console import document
 from legroom.rendering.document import (
     Bar,
@@ -273,13 +273,13 @@ def _comparison_summary(comparison: Comparison) -> Note:
     return Note(f"changed beyond noise: {names}", "red" if worse else "green")
 
 
-def _change_value(change: Change, value: float | None) -> str:
+def _change_value(change: FigureChange, value: float | None) -> str:
     if value is None:
         return "–"
     return rate_text(value) if change.what == "bytes_per_step" else format_size(value)
 
 
-def _change_text(change: Change) -> str:
+def _change_text(change: FigureChange) -> str:
     if change.verdict == "unknown":
         return change.why
     if change.verdict == "same" or change.before is None or change.now is None:

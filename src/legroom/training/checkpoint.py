@@ -295,11 +295,11 @@ class Checkpoints:
                 others[name] = array
         for group, members in groups.items():
             if members:
-                with _Entry(folder, f"{group}.safetensors", manifest) as file:
+                with _NewFile(folder, f"{group}.safetensors", manifest) as file:
                     write_safetensors(file, members)
-        with _Entry(folder, RAW, manifest) as file:
+        with _NewFile(folder, RAW, manifest) as file:
             index = write_raw(file, others)
-        with _Entry(folder, STATE, manifest) as file:
+        with _NewFile(folder, STATE, manifest) as file:
             file.write(json.dumps({"legroom": VERSION, **about, "data": data, "arrays": index}).encode())
         for name, write in files.items():
             write(folder / name)
@@ -477,7 +477,7 @@ def _sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-class _Entry:
+class _NewFile:
     """A new file of a checkpoint, and its entry in the manifest."""
 
     def __init__(self, folder: Path, name: str, manifest: dict[str, dict[str, Any]]) -> None:

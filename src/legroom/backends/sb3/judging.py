@@ -130,7 +130,7 @@ def first_attribute(env: VecEnv, name: str) -> Any:
 SEED_AWAY = 1_000_003  # from the training's seed, so that no training episode is repeated
 
 
-class Evaluator:
+class PolicyEvaluator:
     """Evaluates the policy when asked, and records what it finds for the next row of the log."""
 
     def __init__(
