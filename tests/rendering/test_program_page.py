@@ -10,8 +10,8 @@ from legroom.model.plan import Prediction
 from legroom.model.rehearsal import (
     CardSeen,
     Filling,
-    GpuLeak,
     HostSeen,
+    Leak,
     OutOfMemory,
     ProgramPrediction,
     Rehearsal,
@@ -94,7 +94,7 @@ def test_a_buffer_is_forecast_with_its_line() -> None:
 def test_leaks_and_assumptions_are_shown() -> None:
     seen = rehearsed(
         stopped="seconds",
-        leaks=(GpuLeak("/x/train.py", 20, 3 * MIB, 40, ("/x/train.py", 12)),),
+        leaks=(Leak("/x/train.py", 20, 3 * MIB, 40, ("/x/train.py", 12)),),
         assumed=(Assumed("/x/train.py", 30, "a value is 0", 7),),
     )
     prediction = predicted(seen, Budget(16 * GIB, 8 * GIB))

@@ -30,7 +30,7 @@ class SourceLine:
 
 
 @dataclass(frozen=True)
-class GpuLeak:
+class Leak:
     """Memory of the card that grows from step to step.
 
     Args:
@@ -330,7 +330,7 @@ class Rehearsal:
     compiled: tuple[str, ...] = ()
     beside: tuple[Beside, ...] = ()
     doubts: tuple[Doubt, ...] = ()
-    leaks: tuple[GpuLeak, ...] = ()
+    leaks: tuple[Leak, ...] = ()
     not_reached: tuple[NotReached, ...] = ()
     undecided: tuple[NotReached, ...] = ()
     notes: tuple[str, ...] = ()

@@ -43,7 +43,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Leak:
+class EnvLeak:
     """Whether memory goes on growing while an environment is stepped, by how much, and where.
 
     Args:
@@ -177,7 +177,7 @@ class Profile:
     env: str
     steps: int
     steps_per_s: float
-    leak: Leak
+    leak: EnvLeak
     own_cpu_share: float = 0.0
     level: int = 0
     curve: Curve = Curve()

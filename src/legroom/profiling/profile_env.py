@@ -14,7 +14,7 @@ from typing import Any
 
 from legroom.errors import BadInput
 from legroom.machine.probing import probe
-from legroom.model.trace import Curve, KeyCost, Leak, ObservationCost, ParallelRow, Profile, Scaling
+from legroom.model.trace import Curve, EnvLeak, KeyCost, ObservationCost, ParallelRow, Profile, Scaling
 from legroom.profiling.ask_child import BUILD_TIMEOUT_S, ask_child
 from legroom.profiling.attribution import attribute
 from legroom.profiling.loading import env_task, find_run, name_env
@@ -190,12 +190,12 @@ def measure_leak(
     )
 
 
-def as_leak(verdict: Mapping[str, Any], why: str) -> Leak:
+def as_leak(verdict: Mapping[str, Any], why: str) -> EnvLeak:
     """Return a verdict (as plain data) as a Leak, with the steps until this machine's memory is used up."""
     low, high = verdict["interval"]
     rate = verdict["rate"]
     left = int(probe().available / rate) if verdict["verdict"] == "leak" and rate > 0 else None
-    return Leak(verdict["verdict"], rate, (low, high), why=why, steps_left=left)
+    return EnvLeak(verdict["verdict"], rate, (low, high), why=why, steps_left=left)
 
 
 def _pair(values: list[Any] | None) -> Any:

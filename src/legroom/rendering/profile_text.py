@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom import __version__
-from legroom.model.trace import Comparison, FigureChange, KeyCost, Leak, ObservationCost, Profile
+from legroom.model.trace import Comparison, EnvLeak, FigureChange, KeyCost, ObservationCost, Profile
 from legroom.rendering.console import document
 from legroom.rendering.document import (
     Bar,
@@ -126,7 +126,7 @@ def _pace_text(pace: float) -> str:
     return f"{pace:,.0f}" if pace >= 100 else f"{pace:,.1f}"
 
 
-def leak_text(leak: Leak) -> str:
+def leak_text(leak: EnvLeak) -> str:
     """Return the verdict in a line."""
     low, high = leak.interval
     rate = f"{rate_text(leak.bytes_per_step)} per step ({rate_text(low)} to {rate_text(high)})"
@@ -159,7 +159,7 @@ def _short_path(file: str) -> str:
         return file
 
 
-def _line_table(leak: Leak, most: int | None = None) -> Table:
+def _line_table(leak: EnvLeak, most: int | None = None) -> Table:
     """Return the lines that leave memory behind, the first of them where there are more than `most`."""
     table = Table(["left behind by", "per step", "in"], "lrw")
     for line in leak.lines[:most]:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from legroom.backends.program.card_books import Block, ProcessBook
 from legroom.backends.program.journals import Site
 from legroom.backends.program.source import KEEPING, Function, covers, name_of, parsed
-from legroom.model.rehearsal import GpuLeak
+from legroom.model.rehearsal import Leak
 
 WARM_UP = 2  # iterations in which optimizers make their state
 LEAST_SURVIVORS = 4  # iterations whose blocks are still there
@@ -26,12 +26,12 @@ EARLY = 10  # iterations in which what is made once may be made
 READING_CALLS = {"item", "tolist", "numpy", "cpu", "float", "int", "backward", "size", "dim"}
 
 
-def find_leaks(book: ProcessBook) -> list[GpuLeak]:
+def find_leaks(book: ProcessBook) -> list[Leak]:
     """Return what the process leaks, one per card at most."""
     return [leak for device in book.devices for leak in _of_device(book, device)]
 
 
-def _of_device(book: ProcessBook, device: int) -> list[GpuLeak]:
+def _of_device(book: ProcessBook, device: int) -> list[Leak]:
     known = set().union(*book.roles.values())
     by_site: dict[int, list[Block]] = defaultdict(list)
     for block in book.devices[device].live.values():
@@ -48,7 +48,7 @@ def _of_device(book: ProcessBook, device: int) -> list[GpuLeak]:
     forward_first = sorted(newest_first, key=lambda block: block.phase != 0)
     made, held = _held_at([book.site(block.site) for block in forward_first])
     nbytes = sum(block.nbytes for block in kept) // len(steps)
-    return [GpuLeak(*held, nbytes, len(steps), made)]
+    return [Leak(*held, nbytes, len(steps), made)]
 
 
 def _leaks(book: ProcessBook, site: int, blocks: list[Block]) -> bool:

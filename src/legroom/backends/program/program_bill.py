@@ -19,16 +19,7 @@ from legroom.backends.program.making_it_fit import ways_to_fit
 from legroom.backends.program.same_runs import divided
 from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, round_size, segment_size
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Finding, Footprint, Item, Known, Phase, Place
-from legroom.model.rehearsal import (
-    BatchesSeen,
-    CardSeen,
-    Endless,
-    Filling,
-    GpuLeak,
-    ProgramPrediction,
-    Rehearsal,
-    SameRun,
-)
+from legroom.model.rehearsal import BatchesSeen, CardSeen, Endless, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
 from legroom.model.verdict import Budget, fits, host_fits
 from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR, XLA_SHARE, allocator_items
 from legroom.units import MIB, format_size, format_span
@@ -304,7 +295,7 @@ def _findings(rehearsal: Rehearsal) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def leak_text(leak: GpuLeak) -> str:
+def leak_text(leak: Leak) -> str:
     """Return what grows, by how much, and where it is held."""
     held = f"keeps {format_size(leak.nbytes)} of GPU memory from each of {leak.steps} steps"
     text = f"leak: {_at(leak.file, leak.line)} {held}"
