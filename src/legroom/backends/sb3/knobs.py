@@ -10,8 +10,7 @@ step, a shorter run, no replay buffer saved with PPO (which has none).
 from legroom.backends.sb3 import ladders
 from legroom.backends.sb3.bill.lean import storage_price
 from legroom.model.evidence import Evidence
-from legroom.model.plan import Knob, Price
-from legroom.model.program_plan import Attachment
+from legroom.model.plan import Attachment, Knob, Price
 from legroom.model.run import Run
 
 # fmt: off
