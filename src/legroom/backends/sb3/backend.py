@@ -80,7 +80,7 @@ class Sb3Fitter(base.BackendFitter):
     must_hold: Mapping[str, Price] = {
         "minibatch-does-not-divide": "changes-learning", "minibatch-exceeds-rollout": "free",
     }  # fmt: skip
-    attachments = lazily(f"{ROOM}.attachments:ATTACHMENTS")
+    attachments = lazily(f"{ROOM}.knobs:ATTACHMENTS")
     mends = lazily(f"{ROOM}.knobs:MENDS")
     knobs = lazily(f"{ROOM}.knobs:SB3_KNOBS")
     with_free_savings = lazily(f"{ROOM}.knobs:with_free_savings")
