@@ -115,9 +115,6 @@ class SavedZooEntry(FileKind):
         return [_saved(data, lines, path, algo)]
 
 
-FILE_KINDS = (SavedZooEntry(), ZooFile())
-
-
 def _is_entry(name: str, value: Any) -> bool:
     """Return whether a mapping is an environment's settings; configurations of all kinds are made of mappings."""
     if value is None or find_spaces(name) is not None:
