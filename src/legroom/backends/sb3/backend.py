@@ -81,17 +81,17 @@ class Sb3Backend(Backend):
         return translate_minibatches(data, given)
 
     def run_of_call(self, what: Any, policy: Any, env: Any, arguments: Mapping[str, Any]) -> Run | None:
-        with needs("sb3", what="predicting a constructor's call"):
-            from legroom.backends.sb3.constructor_calls import run_from_call
+        from legroom.backends.sb3.constructor_calls import run_from_call
+
         return run_from_call(what, policy, env, **arguments)
 
     def run_of_model(self, model: Any) -> Run | None:
-        with needs("sb3", what="predicting a live model"):
-            from legroom.backends.sb3.constructor_calls import run_from_model
+        from legroom.backends.sb3.constructor_calls import run_from_model
+
         return run_from_model(model)
 
     def run_of_record(self, record: Mapping[str, Any]) -> Run | None:
-        from legroom.backends.sb3.recorded_calls import run_from_record
+        from legroom.backends.sb3.constructor_calls import run_from_record
 
         return run_from_record(record)
 
