@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from legroom.reading.interpreter.asker import integer_of, value_of
+from legroom.reading.interpreter.known_values import integer_of, value_of
 from legroom.reading.interpreter.script import Script, argument, dotted
 from legroom.reading.interpreter.values import Unfoldable
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from legroom.backends.rllib.translation import RLLIB_KEYS
 from legroom.model.draft import Draft, Key
-from legroom.reading.interpreter.asker import integer_of, put_value, value_of
+from legroom.reading.interpreter.known_values import integer_of, put_value, value_of
 from legroom.reading.interpreter.script import Script, read_script
 from legroom.reading.interpreter.values import Unfoldable
 from legroom.reading.reading_notes import note

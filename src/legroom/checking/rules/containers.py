@@ -12,8 +12,8 @@ from legroom.checking.rule_helpers import of_ram, ram_limit, script_rule, subjec
 from legroom.checking.torch_sources import loops_of, method_calls, networks, steps_environment
 from legroom.model.rule import Found
 from legroom.model.subject import Subject
-from legroom.reading.interpreter.asker import integer_of, value_of
-from legroom.reading.interpreter.script import Script, argument, dotted
+from legroom.reading.interpreter.known_values import integer_of, value_of
+from legroom.reading.interpreter.script import Script, argument, dotted, last_name
 from legroom.reading.interpreter.values import Unfoldable
 from legroom.reading.source import walk
 from legroom.units import format_size
@@ -79,13 +79,13 @@ def _is_collecting(script: Script, each: Growing) -> bool:
 def _has_bound(each: Growing) -> bool:
     """Return whether the class speaks of a capacity: then something may keep to it."""
     named = (part for part in walk(each.owner) if isinstance(part, ast.Name | ast.Attribute)) if each.owner else ()
-    return any(_CAPACITY.search(_last_name(part)) for part in named)
+    return any(_CAPACITY.search(last_name(part)) for part in named)
 
 
 def _is_drawn_from(each: Growing) -> bool:
     """Return whether the class draws from the container at random: `random.sample(self.rows, n)`."""
     for part in walk(each.owner) if each.owner is not None else ():
-        args = part.args if isinstance(part, ast.Call) and _last_name(part.func) in _DRAWS else []
+        args = part.args if isinstance(part, ast.Call) and last_name(part.func) in _DRAWS else []
         if any(dotted(inner) == each.name for arg in args for inner in walk(arg)):
             return True
     return False
@@ -99,10 +99,6 @@ def _is_called_per_step(script: Script, method: str) -> bool:
                 if any(steps_environment(part) for part in walk(loop)):
                     return True
     return False
-
-
-def _last_name(func: ast.expr) -> str:
-    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
 
 
 _ENVIRONMENT = re.compile(r"^(gym|gymnasium)\..*(Env|Wrapper|VectorEnv|VectorWrapper)$")

@@ -146,7 +146,7 @@ class Class:
     def method(self, name: str) -> Function | None:
         """Return the method of that name, its own or that of a base in the script."""
         for node in self.node.body:
-            if isinstance(node, ast.FunctionDef) and node.name == name:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
                 return Function(node, self.frame, self.module, cls=self)
         inherited = (base.method(name) for base in self.bases if isinstance(base, Class) and base is not self)
         return next((found for found in inherited if found is not None), None)

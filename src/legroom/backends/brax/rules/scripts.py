@@ -12,7 +12,7 @@ from legroom.backends.sb3.script_envs import worker_classes
 from legroom.checking.rule_helpers import script_rule
 from legroom.checking.script_gpu import cuda_calls, environment_settings, is_straight
 from legroom.model.rule import Fix, Found
-from legroom.reading.interpreter.asker import number_of
+from legroom.reading.interpreter.known_values import number_of
 from legroom.reading.interpreter.scopes import start
 from legroom.reading.interpreter.script import Definition, Script, argument
 from legroom.reading.source import walk
