@@ -14,8 +14,8 @@ from legroom.backends.base import backends
 from legroom.checking.torch_sources import loops_of, steps_environment
 from legroom.model.checked import Understanding
 from legroom.model.subject import Subject
+from legroom.reading.files import OTHER_TRAINERS
 from legroom.reading.interpreter.script import Script, dotted, each_function
-from legroom.reading.leniently import OTHER_TRAINERS
 from legroom.reading.source import unparsed, walk
 
 UNDERSTOOD = Understanding("understood")

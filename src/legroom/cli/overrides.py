@@ -15,7 +15,7 @@ from typer.core import TyperOption
 from legroom.backends.base import backend_names, backends, find_backend, no_cluster
 from legroom.errors import BadInput
 from legroom.reading import override_names
-from legroom.reading.spoken import is_algorithm
+from legroom.reading.targets import is_algorithm
 from legroom.reading.user_files import is_file
 from legroom.reading.workload_options import declared_options
 

@@ -102,7 +102,7 @@ def run_from_draft(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> R
 
 
 @dataclass(frozen=True)
-class LenientRun:
+class CollectedRun:
     """A run as far as it can be had from a draft in which something may be wrong or not known.
 
     Args:
@@ -122,7 +122,7 @@ class LenientRun:
     base: str | None = None
 
 
-def lenient_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> LenientRun:
+def collected_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> CollectedRun:
     """Return the run of a draft, with every wrong value replaced by the default and written down. Uses the draft up.
 
     Raises:
@@ -149,7 +149,7 @@ def lenient_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> Leni
                 draft.finish(draft, check.given.keys())
             draft.data.setdefault("algo", "PPO")
     except KeyProblem as error:
-        return LenientRun(None, draft.name, dict(draft.lines), problems=(error,))
+        return CollectedRun(None, draft.name, dict(draft.lines), problems=(error,))
     for _ in range(MOST_PROBLEMS):
         try:
             run = check.validated()
@@ -159,10 +159,10 @@ def lenient_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> Leni
                 break
             unknown.add(error.key)
         else:
-            return LenientRun(
+            return CollectedRun(
                 run, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems), draft.base
             )
-    return LenientRun(None, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems))
+    return CollectedRun(None, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems))
 
 
 def _removed(data: dict[str, Any], key: Key) -> bool:
