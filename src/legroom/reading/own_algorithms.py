@@ -12,10 +12,7 @@ from pathlib import Path
 from legroom.backends.base import find_algorithm
 from legroom.errors import BadInput
 from legroom.model.algorithms import Algorithm
-from legroom.reading.source import parse_module
-from legroom.reading.user_files import is_file
-
-MOST_BASES = 20
+from legroom.reading.user_files import is_file, read_text
 
 
 def base_algorithm(backend: str, name: str, path: str | None) -> Algorithm | None:
@@ -24,28 +21,18 @@ def base_algorithm(backend: str, name: str, path: str | None) -> Algorithm | Non
     Args:
         path: the run file; the module is looked for beside it and in the working directory.
     """
+    from legroom.reading.interpreter.script import read_script
+
     module, _, wanted = name.partition(":")
-    file = _source(module, path)
-    if file is None:
-        return None
-    try:
-        tree = parse_module(file.read_text(encoding="utf-8", errors="replace"), str(file))
-    except (OSError, BadInput):
-        return None
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    todo, seen = [wanted], 0
-    while todo and seen < MOST_BASES:
-        seen += 1
-        node = classes.get(todo.pop(0))
-        for base in node.bases if node is not None else ():
-            last = base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(base, ast.Name) else ""
-            if last not in classes and (found := find_algorithm(backend, last)) is not None:
-                return found
-            todo.append(last)
-    return None
-
-
-def _source(module: str, path: str | None) -> Path | None:
     relative = Path(module) if module.endswith(".py") else Path(*module.split(".")).with_suffix(".py")
     folders = [Path(path).parent] if path else []
-    return next((file for folder in (*folders, Path()) if is_file(file := folder / relative)), None)
+    file = next((file for folder in (*folders, Path()) if is_file(file := folder / relative)), None)
+    try:
+        script = None if file is None else read_script(read_text(str(file)), str(file))
+    except BadInput:
+        return None
+    found = script.defined_as(wanted) if script is not None else None
+    if found is None or not isinstance(found[1], ast.ClassDef):
+        return None
+    bases = sorted(base.rpartition(".")[2] for base in found[0].bases(found[1]))
+    return next((known for base in bases if (known := find_algorithm(backend, base)) is not None), None)

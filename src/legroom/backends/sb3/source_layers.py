@@ -25,6 +25,7 @@ from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace
 from legroom.model.workload import Extractor
 from legroom.named_runs import workloads
+from legroom.reading.interpreter.script import last_name
 from legroom.reading.source import parse_module
 from legroom.reading.user_files import read_text
 
@@ -100,7 +101,7 @@ class _Row:
     def net(self) -> Net | None:
         layers = 0
         for node in self._calls():
-            layer = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            layer = last_name(node.func)
             if layer in FREE:
                 if layer == "Flatten":
                     self.shape = (math.prod(self.shape),)
@@ -133,8 +134,10 @@ class _Row:
             looped = (ast.For, ast.While, ast.If, ast.ListComp, ast.GeneratorExp)
             nodes = list(ast.walk(statement))
             calls = [node for node in nodes if isinstance(node, ast.Call)]
-            unknown = any(isinstance(node, looped) for node in nodes) and any(_makes_layer(call) for call in calls)
-            if unknown or any(_last_name(call) in UNKNOWN for call in calls):
+            unknown = any(isinstance(node, looped) for node in nodes) and any(
+                last_name(call.func) in LAYERS for call in calls
+            )
+            if unknown or any(last_name(call.func) in UNKNOWN for call in calls):
                 return
             found += calls
         yield from sorted(found, key=lambda call: (call.lineno, call.col_offset))
@@ -217,14 +220,6 @@ UNKNOWN = frozenset({
     "LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer",
     "ConvTranspose2d", "Embedding", "ModuleDict", "ModuleList", "NatureCNN", "create_mlp",
 })  # fmt: skip
-
-
-def _last_name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-
-
-def _makes_layer(call: ast.Call) -> bool:
-    return _last_name(call) in LAYERS
 
 
 def find_extractor(name: str) -> Extractor | None:
