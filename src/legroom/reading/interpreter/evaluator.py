@@ -117,7 +117,7 @@ class Evaluator(Generic[At]):
     def see(self, found: Any, node: ast.Call) -> None:
         """Take note of what a function of files has made."""
 
-    def unknown(self, node: ast.AST, reason: str = "") -> NotKnown:
+    def unknown(self, node: ast.AST, reason: str | NotKnown = "") -> NotKnown:
         return NotKnown(node, getattr(node, "lineno", None), reason)
 
     def attempt(self, node: ast.AST, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -125,8 +125,8 @@ class Evaluator(Generic[At]):
         try:
             return function(*args, **kwargs)
         except (Unfoldable, ArithmeticError, TypeError, ValueError, LookupError, MemoryError) as error:
-            name = "" if isinstance(error, Unfoldable) else f"{type(error).__name__}: "
-            return self.unknown(node, f"{name}{error}")
+            why = error.why if isinstance(error, Unfoldable) else f"{type(error).__name__}: {error}"
+            return self.unknown(node, why)
 
     # -- names and calls: what subclasses say otherwise ---------------------------------------------------------------
 

@@ -956,7 +956,8 @@ def loaded_settings(tree: ast.Module, path: str) -> tuple[dict[Any, Any], int]:
     """Return the settings of the files that a script loads, in functions that are never called too, and a line."""
     follower = Follower(path)
     follower.follow(tree)
-    follower.follow_uncalled()
+    methods = {id(node) for cls in nodes_of(tree) if isinstance(cls, ast.ClassDef) for node in cls.body}
+    follower.follow_uncalled(lambda node: id(node) not in methods)
     whole: dict[Any, Any] = {}
     for each, _ in follower.loaded:
         whole = merged(whole, each)

@@ -20,8 +20,7 @@ from legroom.reading.interpreter.script import Script
 from legroom.reading.interpreter.values import Class, Frame, Function, Namespace, NotKnown, Symbol, Unfoldable
 from legroom.reading.source import unparsed
 
-MOST_VALUES = 16  # of one expression
-MANY = NotKnown("many values")
+MOST_VALUES = 4  # of one expression
 
 
 class _Recorder(Follower):
@@ -36,11 +35,8 @@ class _Recorder(Follower):
     def value(self, node: ast.expr, at: Frame) -> Any:
         found = super().value(node, at)
         values = self.came_to.setdefault(id(node), [])
-        if not any(_is_same(found, each) for each in values):
+        if len(values) <= MOST_VALUES and not any(_is_same(found, each) for each in values):
             values.append(copied_deeply(found))  # as it is now
-            if len(values) > MOST_VALUES:
-                values[0] = MANY
-                del values[1:-1]
         return found
 
     def not_given(self, arg: ast.arg, function: Function) -> Any:
@@ -59,7 +55,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def values_of(script: Script, node: ast.expr | None) -> list[Any]:
-    """Return what an expression came to, each time that it was reached; none where it was not."""
+    """Return what an expression came to, each time that it was reached; none where it was not, or came to many."""
     if script.seen is None:
         recorder = _Recorder(script.path)
         object.__setattr__(script, "seen", recorder.came_to)
@@ -69,14 +65,15 @@ def values_of(script: Script, node: ast.expr | None) -> list[Any]:
         except BadInput:  # too much to follow: the rest is not known
             pass
     assert script.seen is not None
-    return script.seen.get(id(node), [])
+    values = script.seen.get(id(node), [])
+    return values if len(values) <= MOST_VALUES else []
 
 
 def _value(script: Script, node: ast.expr | None) -> Any:
     values = values_of(script, node)
     if len(values) == 1:
         return values[0]
-    if values or node is None:
+    if node is None or id(node) in (script.seen or ()):
         return NotKnown("nothing" if node is None else node)
     try:
         return fold(node, {})  # code that was not reached

@@ -16,7 +16,14 @@ ITEMS_PER_CONTAINER = 8  # what an empty one takes, in items
 
 
 class Unfoldable(Exception):
-    """An expression whose value only execution could tell."""
+    """An expression whose value only execution could tell; `why` is written out only where somebody asks."""
+
+    def __init__(self, why: str | NotKnown) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return self.why.reason if isinstance(self.why, NotKnown) else self.why
 
 
 class Symbol(str):
@@ -36,7 +43,7 @@ class NotKnown:
     """
 
     def __init__(
-        self, source: str | ast.AST = "", line: int | None = None, reason: str = "", *, holds: Sequence[Any] = (),
+        self, source: str | ast.AST = "", line: int | None = None, reason: str | NotKnown = "", *, holds: Sequence[Any] = (),
         maker: str = "",
     ) -> None:  # fmt: skip
         self._source, self.line, self._reason = source, line, reason
@@ -48,7 +55,7 @@ class NotKnown:
 
     @property
     def reason(self) -> str:
-        return self._reason or self.text
+        return (self._reason.reason if isinstance(self._reason, NotKnown) else self._reason) or self.text
 
 
 class Rest(NotKnown):
@@ -247,7 +254,7 @@ def known(value: Any) -> Any:
         return value
     missing = value if isinstance(value, NotKnown) else rest_of(value)
     if missing is not None:
-        raise Unfoldable(missing.reason)
+        raise Unfoldable(missing)
     raise Unfoldable(value if isinstance(value, Symbol) else type(value).__name__)
 
 
