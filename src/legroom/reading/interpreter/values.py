@@ -43,8 +43,8 @@ class NotKnown:
     """
 
     def __init__(
-        self, source: str | ast.AST = "", line: int | None = None, reason: str | NotKnown = "", *, holds: Sequence[Any] = (),
-        maker: str = "",
+        self, source: str | ast.AST = "", line: int | None = None, reason: str | NotKnown = "", *,
+        holds: Sequence[Any] = (), maker: str = "",
     ) -> None:  # fmt: skip
         self._source, self.line, self._reason = source, line, reason
         self.holds, self.maker = holds, maker
