@@ -6,9 +6,11 @@ command line. Only the first problem is reported: fixing it often fixes the rest
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 from legroom.backends.base import (
@@ -21,6 +23,7 @@ from legroom.backends.base import (
     find_backend,
 )
 from legroom.errors import BadInput, NotKnownYet
+from legroom.model.algorithms import Algorithm
 from legroom.model.draft import Draft, copied, get, made_with, put, stale_keys
 from legroom.model.run import REMOVED_MEMORY, Run
 from legroom.model.spaces import DTYPES, DictSpace, leaves
@@ -29,7 +32,7 @@ from legroom.named_runs import with_own_spaces
 from legroom.reading.hyperchecks import NO_DEFAULT, checked, net_arch_problem, shown
 from legroom.reading.known_spaces import find_spaces
 from legroom.reading.naming import EXTRACTORS, PARTS, did_you_mean, hyperparameter_names, place_of, places
-from legroom.reading.own_algorithms import base_algorithm
+from legroom.reading.user_files import is_file, read_text
 from legroom.reading.yamls import Key, Lines, parse_value
 from legroom.units import LARGEST, parse_size
 
@@ -333,7 +336,7 @@ class _Check:
             return  # pydantic says it better
         found = find_algorithm(self.backend, algo)
         if found is None and ":" in algo:
-            found = base_algorithm(self.backend, algo, self.draft.path)
+            found = _base_algorithm(self.backend, algo, self.draft.path)
             self.data["algo_class"] = algo
         if found is None:
             hint = did_you_mean(algo, algorithm_names(self.backend))
@@ -514,3 +517,28 @@ def _dotted(key: Key) -> str:
 
 def _has_text(space: dict[str, Any]) -> bool:
     return space["type"] == "text" or any(_has_text(sub) for sub in space.get("spaces", {}).values())
+
+
+def _base_algorithm(backend: str, name: str, path: str | None) -> Algorithm | None:
+    """Return the algorithm that a user's `module:Class` derives from; None where its source is not found or says not.
+
+    Its hyperparameters, buffers and environments are those of that one; what more it does is seen only where it runs.
+
+    Args:
+        path: the run file; the module is looked for beside it and in the working directory.
+    """
+    from legroom.reading.interpreter.script import read_script
+
+    module, _, wanted = name.partition(":")
+    relative = Path(module) if module.endswith(".py") else Path(*module.split(".")).with_suffix(".py")
+    folders = [Path(path).parent] if path else []
+    file = next((file for folder in (*folders, Path()) if is_file(file := folder / relative)), None)
+    try:
+        script = None if file is None else read_script(read_text(str(file)), str(file))
+    except BadInput:
+        return None
+    found = script.defined_as(wanted) if script is not None else None
+    if found is None or not isinstance(found[1], ast.ClassDef):
+        return None
+    bases = sorted(base.rpartition(".")[2] for base in found[0].bases(found[1]))
+    return next((known for base in bases if (known := find_algorithm(backend, base)) is not None), None)

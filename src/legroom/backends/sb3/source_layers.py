@@ -12,7 +12,7 @@ then nothing is known, as before. It is an estimate: `forward` is not read.
 
 import ast
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,9 @@ from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace
 from legroom.model.workload import Extractor
 from legroom.named_runs import workloads
+from legroom.reading.interpreter.evaluator import fold
 from legroom.reading.interpreter.script import last_name
+from legroom.reading.interpreter.values import Unfoldable
 from legroom.reading.source import parse_module
 from legroom.reading.user_files import read_text
 
@@ -33,10 +35,6 @@ from legroom.reading.user_files import read_text
 FREE = frozenset({"ReLU", "Tanh", "Sigmoid", "Identity", "Sequential", "Flatten", "Unflatten"})
 KEEPS_INPUT = frozenset({"GELU", "SiLU", "ELU", "LeakyReLU", "Softplus", "Mish", "SELU", "Dropout", "Dropout2d"})
 NORMS = frozenset({"BatchNorm1d", "BatchNorm2d", "LayerNorm", "GroupNorm", "InstanceNorm2d"})
-_OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: a // b if b else 0,
-}  # fmt: skip
 
 
 def source_layers(run: Run, name: str, observation: BoxSpace, arguments: Mapping[str, Any]) -> Net | None:
@@ -88,12 +86,12 @@ class _Row:
     def __init__(
         self, made: ast.FunctionDef, shape: tuple[int, ...], is_float: bool, arguments: dict[str, int]
     ) -> None:
-        self.made, self.observed = made, shape
+        self.made = made
         self.shape = shape  # of what the next layer gets
         names = [each.arg for each in made.args.args[1:]]
-        self.observation = names[0] if names else ""
         defaults = zip(reversed(names), reversed(made.args.defaults), strict=False)
-        self.names = {name: value for name, node in defaults if (value := self._number(node)) is not None} | arguments
+        self.names: dict[str, Any] = {f"{name}.shape": list(shape) for name in names[:1]}
+        self.names |= {name: value for name, node in defaults if (value := self._number(node)) is not None} | arguments
         elements = math.prod(shape)
         self.converted = 0 if is_float else elements
         self.parameters, self.kept, self.widest, self.convolved, self.largest = 0, self.converted, 0, 0, 0
@@ -198,20 +196,13 @@ class _Row:
 
     def _number(self, node: ast.expr) -> int | None:
         """Return the whole number that an expression is, None where it is none or not known."""
-        if isinstance(node, ast.Constant):
-            return node.value if type(node.value) is int else None
-        if isinstance(node, ast.Tuple | ast.List):  # (3, 3): square ones are meant
-            each = {self._number(part) for part in node.elts}
-            return each.pop() if len(each) == 1 else None
-        if isinstance(node, ast.Name):
-            return self.names.get(node.id) if hasattr(self, "names") else None
-        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
-            left, right = self._number(node.left), self._number(node.right)
-            return None if left is None or right is None else _OPERATIONS[type(node.op)](left, right)
-        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == f"{self.observation}.shape":
-            at = self._number(node.slice)
-            return self.observed[at] if at is not None and -len(self.observed) <= at < len(self.observed) else None
-        return None
+        try:
+            value = fold(node, self.names)
+        except Unfoldable:
+            return None
+        if isinstance(value, list) and len(set(map(str, value))) == 1:  # (3, 3): square ones are meant
+            value = value[0]
+        return value if type(value) is int else None
 
 
 LAYERS = frozenset({"Conv1d", "Conv2d", "Conv3d", "Linear", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d"})

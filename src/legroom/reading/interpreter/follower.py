@@ -48,7 +48,6 @@ from legroom.reading.interpreter.values import (
     Symbol,
     is_plain,
     is_settled,
-    known,
     made,
     plain,
 )
@@ -619,18 +618,8 @@ class Follower(BuiltinCalls):
         self.forget(found, node)
         return found
 
-    def on_boolop(self, node: ast.BoolOp, at: Frame) -> Any:
-        stops_at = isinstance(node.op, ast.Or)
-        value: Any = None
-        for number, part in enumerate(node.values):
-            value = self.value(part, at)
-            if not is_settled(value):
-                rest = [*node.values[number + 1 :]]
-                self.alternatives([lambda rest=rest: [self.value(each, at) for each in rest], lambda: None])  # type: ignore[misc]
-                return self.attempt(node, known, value)
-            if bool(value) is stops_at:
-                break
-        return value
+    def perhaps(self, nodes: list[ast.expr], at: Frame) -> None:
+        self.alternatives([lambda: [self.value(each, at) for each in nodes], lambda: None])
 
     def on_ifexp(self, node: ast.IfExp, at: Frame) -> Any:
         test = self.value(node.test, at)
@@ -639,16 +628,6 @@ class Follower(BuiltinCalls):
         ways = [partial(self.value, branch, at) for branch in (node.body, node.orelse)]
         found = self.joined(self.alternatives(ways)[1])
         return self.unknown(node) if type(found) is NotKnown else found
-
-    def on_compare(self, node: ast.Compare, at: Frame) -> Any:
-        if len(node.ops) == 1:
-            return super().on_compare(node, at)
-        parts = [node.left, *node.comparators]
-        found = [
-            super(Follower, self).on_compare(ast.Compare(one, [op], [other], lineno=node.lineno), at)
-            for one, op, other in zip(parts, node.ops, parts[1:], strict=False)
-        ]
-        return all(found) if all(isinstance(each, bool) for each in found) else self.unknown(node)
 
     def on_subscript(self, node: ast.Subscript, at: Frame) -> Any:
         owner, key = self.value(node.value, at), self.value(node.slice, at)
