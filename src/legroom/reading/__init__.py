@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from legroom.backends.default import DEFAULT_BACKEND
 from legroom.errors import BadInput, NotKnownYet
 from legroom.model.draft import Draft
-from legroom.model.run import Run
-from legroom.model.trusted import run_from_trusted
+from legroom.model.run import Run, run_from_trusted
 from legroom.reading.reading_budget import bounded_reading
 from legroom.reading.targets import is_checked, named_drafts, split_target
 from legroom.reading.user_files import read_text

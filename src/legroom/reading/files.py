@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from legroom.backends.base import backends
 from legroom.errors import BadInput, NotARun
-from legroom.model.draft import Draft, copied, get, merged, only_entry
-from legroom.model.file_kind import FileKind
+from legroom.model.draft import Draft, FileKind, copied, get, merged, only_entry
 from legroom.reading.naming import PARTS, did_you_mean
 from legroom.reading.targets import named_drafts, no_such_run, split_target, spoken_draft
 from legroom.reading.user_files import read_text, refuse_log
@@ -257,7 +256,7 @@ def _importer(path: str) -> Draft | None:
 
 def all_kinds() -> list[FileKind]:
     """Return every installed backend's kinds, the default backend's first."""
-    return [kind for backend in backends() for kind in backend.file_kinds]
+    return [kind for backend in backends() for kind in backend.reader.file_kinds]
 
 
 def kind_of(data: dict[Any, Any]) -> FileKind | None:
@@ -267,7 +266,7 @@ def kind_of(data: dict[Any, Any]) -> FileKind | None:
     """
     if is_run_file(data):
         return None
-    return next((kind for b in reversed(backends()) for kind in b.file_kinds if kind.matches(data)), None)
+    return next((kind for b in reversed(backends()) for kind in b.reader.file_kinds if kind.matches(data)), None)
 
 
 def is_run_file(data: dict[Any, Any]) -> bool:
@@ -299,4 +298,4 @@ def script_drafts(text: str, path: str) -> list[Draft]:
     Raises:
         BadInput: it is not Python.
     """
-    return [draft for backend in backends() for draft in backend.script_drafts(text, path)]
+    return [draft for backend in backends() for draft in backend.reader.script_drafts(text, path)]

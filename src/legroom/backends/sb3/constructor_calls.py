@@ -23,7 +23,7 @@ from legroom.backends.sb3.stored import stored_observation
 from legroom.environments.objects import name_object
 from legroom.errors import BadInput
 from legroom.hollow.model_calls import environment, space
-from legroom.model.algorithms import NEUTRAL, Algorithm
+from legroom.model.facts import NEUTRAL, Algorithm
 from legroom.model.run import Run
 
 # Sizes of arrays: nothing else in `hyperparams` can make a prediction absurd.
@@ -39,6 +39,17 @@ _SPACES = "box, discrete, multidiscrete, multibinary or dict"
 
 class _NotDataError(Exception):
     """A value that has no plain form and no bearing on memory."""
+
+
+def run_of_object(what: Any, arguments: Mapping[str, Any] | None) -> Run | None:
+    """Return the run that a recorded call (a mapping), a live model or, with arguments, a constructor's call is.
+
+    Raises:
+        BadInput: legroom does not know the algorithm, or the constructor would not take these arguments.
+    """
+    if isinstance(what, Mapping):
+        return run_from_record(what)
+    return run_from_model(what) if arguments is None else run_from_call(what, **arguments)
 
 
 def run_from_call(algo_class: Any, policy: Any = None, env: Any = None, *args: Any, **kwargs: Any) -> Run:
