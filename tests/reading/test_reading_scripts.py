@@ -20,16 +20,18 @@ def script(folder: Path, text: str, name: str = "train.py") -> str:
     return str(path)
 
 
-CASES = (Path(__file__).parent / "script_cases.txt").read_text().split("\n=== ")[1:]
+CASES = (Path(__file__).parent / "cases.txt").read_text().split("\n=== ")[1:]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.partition("\n")[0] for case in CASES])
-def test_what_is_read_is_what_the_script_would_have_done(tmp_path: Path, case: str) -> None:
+def test_what_is_read_is_what_would_have_been_done(tmp_path: Path, case: str) -> None:
     head, *files = case.split("\n--- ")
+    target = tmp_path
     for name, _, text in (file.partition("\n") for file in files):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(f"{text}\n")
-    data = json.loads(json.dumps(read(str(tmp_path / "train.py")).model_dump()))
+        target = tmp_path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name.partition(":")[0]).write_text(f"{text}\n")
+    data = json.loads(json.dumps(read(str(target)).model_dump()))
     for place, expected in yaml.safe_load(head.partition("\n")[2]).items():
         assert get(data, tuple(place.split("."))) == expected, place
 
