@@ -704,14 +704,19 @@ class Follower(BuiltinCalls):
                 return self.object_method(func, "__call__", args, kwargs)
         return self.foreign(func.maker if isinstance(func, NotKnown) else "", args, kwargs, node)
 
-    def call_function(self, function: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Follow a function or lambda of the script and return what it returns."""
-        node = function.node
-        self.visited.add(id(node))
+    def call_function(
+        self, function: Function, args: list[Any], kwargs: dict[str, Any], inside: Frame | None = None
+    ) -> Any:
+        """Follow a function, method or lambda of the script and return what it returns.
+
+        Args:
+            inside: the frame of the object whose method it is.
+        """
+        self.visited.add(id(function.node))
         self.calls += 1
         if self.depth >= DEEPEST_CALL or self.calls > MOST_CALLS:
             return self.too_deep(function, args, kwargs)
-        return self.run_body(function, args, kwargs, Frame(function.frame))
+        return self.run_body(function, args, kwargs, Frame(inside or function.frame))
 
     def too_deep(self, function: Function, args: list[Any], kwargs: dict[str, Any]) -> NotKnown:
         """Return the result of a call that is not followed any more, which may have changed anything."""
@@ -787,17 +792,13 @@ class Follower(BuiltinCalls):
     def object_method(self, owner: Namespace | Class, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Follow a method of an object or class of the script; what it sets on the object stays."""
         function = owner.method(name)
-        assert function is not None
-        node = function.node
-        self.visited.add(id(node))
-        self.calls += 1
-        if self.depth >= DEEPEST_CALL or self.calls > MOST_CALLS or isinstance(node, ast.Lambda):
-            return self.too_deep(function, [owner, *args], kwargs)
-        kinds = {_decorator(each) for each in node.decorator_list}
+        assert function is not None and not isinstance(function.node, ast.Lambda)
+        decorators = function.node.decorator_list
+        kinds = {last_name(each.func if isinstance(each, ast.Call) else each) for each in decorators}
         cls = owner if isinstance(owner, Class) else owner.cls
         first = [] if "staticmethod" in kinds else [cls] if "classmethod" in kinds else [owner]
-        frame = owner.frame if isinstance(owner, Namespace) else function.frame
-        return self.run_body(function, [*first, *args], kwargs, Frame(frame))
+        inside = owner.frame if isinstance(owner, Namespace) else None
+        return self.call_function(function, [*first, *args], kwargs, inside)
 
     def method(self, bound: Bound, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         """Return the result of a method of plain data, of a parser, of a file or of an object of the script."""
@@ -836,9 +837,8 @@ class Follower(BuiltinCalls):
         """Follow a method of a base in the script, called by `super()`; those of libraries are not known."""
         for base in owner.cls.bases:
             function = base.method(name) if isinstance(base, Class) else None
-            if function is not None and self.depth < DEEPEST_CALL and isinstance(owner.itself, Namespace):
-                self.visited.add(id(function.node))
-                return self.run_body(function, [owner.itself, *args], kwargs, Frame(owner.itself.frame))
+            if function is not None and isinstance(owner.itself, Namespace):
+                return self.call_function(function, [owner.itself, *args], kwargs, owner.itself.frame)
         return self.foreign("super", args, kwargs, node)
 
     def library_call(self, symbol: Symbol, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
@@ -893,11 +893,7 @@ class Follower(BuiltinCalls):
         init = cls.method("__init__")
         itself = self.objects[id(cls.node)] = Namespace({}, cls, frame)
         if init is not None:
-            self.visited.add(id(init.node))
-            if self.depth < DEEPEST_CALL:
-                self.run_body(init, [itself, *args], kwargs, Frame(frame))
-            else:
-                self.too_deep(init, args, kwargs)
+            self.call_function(init, [itself, *args], kwargs, frame)
         observation, action = (_space(itself, name) for name in ("observation_space", "action_space"))
         inner = args[0] if args and isinstance(args[0], Env) else kwargs.get("env")
         if isinstance(inner, Env):
@@ -999,8 +995,3 @@ def _arguments(init: Function | None, args: list[Any], kwargs: dict[str, Any]) -
     names = [arg.arg for arg in init.node.args.args[1:]] if init is not None else []
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     return {name: plain(value) for name, value in given.items() if is_plain(value)}
-
-
-def _decorator(node: ast.expr) -> str:
-    func = node.func if isinstance(node, ast.Call) else node
-    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
