@@ -1,6 +1,6 @@
 """Programs that do not fit and look as if they did, and programs that fit: how often "Fits" is wrong, how often said.
 
-    python -m bench.wrong_fits dev | held-out | first | second | third [--only NAME]
+    python -m bench.wrong_fits dev | held-out | first | second | third | fourth [--only NAME]
 
 Wrong is every answer that promises: `fits: true` or exit code 0. Of the programs that fit, "Fits", "Fits so far" and
 "Fits after retries" count as answers that commit.
@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.results import write_section
+from bench.wrong_fits_fourth import FOURTH
 from bench.wrong_fits_more import SECOND, SEEN
 from bench.wrong_fits_programs import DEV, HELD_OUT, Case
 from bench.wrong_fits_third import THIRD
@@ -30,6 +31,7 @@ PARTS = {  # title, programs
     "first": ("first draw of others, looked at", SEEN),
     "second": ("held out, second draw", SECOND),
     "third": ("held out, third draw", THIRD),
+    "fourth": ("held out, fourth draw", FOURTH),
 }
 WORDS = {True: "fits", False: "does not fit", None: "unknown"}
 
