@@ -22,6 +22,7 @@ import time
 from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any, Iterator
 
+from .batch_shapes import ListsUnderWay
 from .run_length import Names, Unknown, source_tree
 from .sites import OURS, calls
 
@@ -48,6 +49,7 @@ class GrowingContainers:
         self._lengths: dict[int, int] = {}
         self._next = 0.0
         self._about: dict[int, dict[str, Any]] = {}
+        self._lists = ListsUnderWay(journal)
         self._stored: dict[int, dict[str, Any]] = {}  # lean buffers at the first look and at the last
 
     def look(self, steps: int) -> None:
@@ -71,6 +73,7 @@ class GrowingContainers:
                 lengths[id(each)] = len(each)
                 if len(each) > before.get(id(each), sys.maxsize):
                     grown.append(each)
+        self._lists.look(known)
         self._lengths, resident, told = lengths, _resident(), []
         for each in grown:
             nbytes = element_bytes(each)

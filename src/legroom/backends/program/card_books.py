@@ -110,6 +110,7 @@ class ProcessBook:
         self.epochs = 0  # that have ended
         self.largest_until: int | None = None  # the step with the last of the largest batches, in a loop without end
         self.evaluation: tuple[str, int] | None = None  # the line of one that it has not come to
+        self.in_list = False  # whose largest items have not come
         self.first_module = 0  # the birth of the first block that a module's forward pass made
         self.roles: dict[str, set[int]] = {"parameters": set(), "gradients": set(), "optimizer": set()}
         self.gradient_marks: list[tuple[int, int]] = []  # (site, bytes) of the gradients when last told

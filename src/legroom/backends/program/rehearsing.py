@@ -291,7 +291,11 @@ class ProgramSeen:
         elif kind == "batches":
             if not message.get("ends"):
                 book.largest_until = book.steps + int(message.get("largest") or 0)
-            self._messages.setdefault(kind, []).append(message)
+            told = self._messages.setdefault(kind, [])
+            if "list" in message:  # what was said of it before is out of date
+                told[:] = [each for each in told if each.get("list") != message["list"]]
+                book.in_list = message["seen"] < message["total"]
+            told.append(message)
         elif kind == "evaluation awaited":
             book.evaluation = str(message.get("file") or ""), int(message.get("line") or 0)
         elif kind == "evaluation ended":
@@ -396,8 +400,10 @@ class ProgramSeen:
         return awaited
 
     def _evaluation_is_awaited(self, seconds: float) -> bool:
-        """Return whether an evaluation that the source mentions may still come, as long again as was needed so far."""
-        if self.main is None or self.main.evaluation is None:
+        """Return whether to wait, as long again as was needed so far, for an evaluation that the source mentions, or
+        for the largest items of a list that the program goes through.
+        """
+        if self.main is None or not (self.main.evaluation or self.main.in_list):
             return False
         if self._repeated_at is None:
             self._repeated_at = seconds
