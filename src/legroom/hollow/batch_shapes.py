@@ -16,7 +16,7 @@ import gc
 from collections.abc import Mapping
 from typing import Any
 
-from .sites import where
+from .source_lines import where
 
 DEEPEST = 6
 MOST_VALUES = 4096  # of an integer tensor that may be lengths

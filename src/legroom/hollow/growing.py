@@ -24,7 +24,7 @@ from typing import Any, Iterator
 
 from .batch_shapes import ListsUnderWay
 from .run_length import Names, Unknown, source_tree
-from .sites import OURS, calls
+from .source_lines import OURS, calls
 
 LEAST_ELEMENTS = 64
 LEAST_BYTES = 16  # of an element: less is a log of numbers, which takes its time to matter

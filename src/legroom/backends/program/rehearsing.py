@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from legroom.backends.program.card_bill import card_seen
-from legroom.backends.program.card_books import ProcessBook
+from legroom.backends.program.allocation_ledger import ProcessBook, card_seen
+from legroom.backends.program.equivalent_run import same_runs
 from legroom.backends.program.host_watch import HostWatch
 from legroom.backends.program.jax_bill import with_jax
 from legroom.backends.program.journals import Alloc, DamagedJournal, Free, Journals, Record, Site, process_of
@@ -29,9 +29,8 @@ from legroom.backends.program.launching import (
     runs_python,
 )
 from legroom.backends.program.leaks import find_leaks
-from legroom.backends.program.repeating import ENOUGH_S, RepeatFinder
 from legroom.backends.program.retries import FailedRequest, find_retry
-from legroom.backends.program.same_runs import same_runs
+from legroom.backends.program.steady_state import ENOUGH_S, RepeatFinder
 from legroom.backends.program.undecided import undecided_places
 from legroom.hollow.epochs import asking_file
 from legroom.hollow.file_layer import shared_memory_made
