@@ -25,7 +25,7 @@ from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 from .source_lines import calls, where
 
-MOST_BYTES = 64  # of what a program can look at to decide something
+MOST_BYTES = 64  # of what a program can look at to decide something, also where devices or seeds are an axis
 FRAMES = 12  # from the array's method up to the statement that asks
 STATE_BYTES = 1 << 20  # of a tree that nobody copies to look at
 COPIES = {"device_get": "x", "tree_map": "tree"}  # of whole trees, with their argument
@@ -89,7 +89,6 @@ def _decides_nothing() -> bool:
     return False
 
 
-MOST_COUNTER_BYTES = 64  # of one number, also where devices or seeds are an axis
 MOST_COUNTERS = 64  # that are looked at
 MOST_OPERATIONS = 1e7
 
@@ -124,6 +123,4 @@ def counters_of(jax: Any, closed: Any, operations: Callable[[Any], float]) -> Co
 
 def _counts(aval: Any) -> bool:
     kind = getattr(getattr(aval, "dtype", None), "kind", "")
-    return (
-        kind in ("i", "u", "b") and 0 < aval.size * aval.dtype.itemsize <= MOST_COUNTER_BYTES
-    )  # states have empty arrays
+    return kind in ("i", "u", "b") and 0 < aval.size * aval.dtype.itemsize <= MOST_BYTES  # states have empty arrays
