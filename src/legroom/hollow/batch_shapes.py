@@ -87,7 +87,7 @@ class _Kind:
 
 def look_at(batch: Any, depth: int = 0) -> Any:
     """Return kind, dimensions, values that may be lengths, and bytes of a batch; nothing of it is kept."""
-    if hasattr(batch, "shape") and hasattr(batch, "dtype"):
+    if _is_array(batch):
         return _tensor(batch)
     if isinstance(batch, (str, bytes)):
         return "text", [], [float(len(batch))], float(len(batch))
@@ -103,6 +103,10 @@ def look_at(batch: Any, depth: int = 0) -> Any:
             kind, *rest = _joined([look_at(batch[key], depth + 1) for key in keys])
             return (tuple(map(str, keys)), kind), *rest
     return type(batch).__name__, [], [], 0.0
+
+
+def _is_array(each: Any) -> bool:
+    return isinstance(getattr(each, "shape", None), tuple) and hasattr(each, "dtype")
 
 
 def _tensor(tensor: Any) -> Any:
@@ -171,8 +175,15 @@ class ListsUnderWay:
 
 def _last_of_largest(items: Any) -> int:
     """Return the place of the last item that is the largest of its kind; -1 where all are alike, or are no arrays."""
-    kinds, arrays = BatchKinds(), False
-    for place, each in enumerate(items.values() if isinstance(items, dict) else items):
-        arrays = arrays or bool(look_at(each)[1])
+    kinds, values = BatchKinds(), list(items.values() if isinstance(items, dict) else items)
+    if not all(map(_has_arrays, values)):
+        return -1
+    for place, each in enumerate(values):
         kinds.add(each, place)
-    return -1 if kinds.alike or not arrays else max(kinds.largest(), default=-1)
+    return -1 if kinds.alike else max(kinds.largest())
+
+
+def _has_arrays(item: Any) -> bool:
+    """Return whether an item of a list is an array, or a container with one."""
+    inside = item.values() if isinstance(item, dict) else item if isinstance(item, (list, tuple)) else ()
+    return _is_array(item) or any(map(_is_array, inside))

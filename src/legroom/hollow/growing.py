@@ -13,6 +13,7 @@ observation of the next.
 from __future__ import annotations
 
 import ast
+import contextlib
 import gc
 import inspect
 import itertools
@@ -73,7 +74,8 @@ class GrowingContainers:
                 lengths[id(each)] = len(each)
                 if len(each) > before.get(id(each), sys.maxsize):
                     grown.append(each)
-        self._lists.look(known)
+        with contextlib.suppress(Exception):  # of items that the program has made
+            self._lists.look(known)
         self._lengths, resident, told = lengths, _resident(), []
         for each in grown:
             nbytes = element_bytes(each)

@@ -19,7 +19,7 @@ from legroom.backends.program.source import KEEPING, Function, assigned, covers,
 from legroom.model.rehearsal import NotReached
 
 _COMPUTING = ("abs", "bool", "ceil", "float", "floor", "int", "max", "min", "range", "round", "sum")
-_JOINING = ("cat", "concat", "concatenate", "hstack", "vstack", "dstack", "stack", "pad")
+_JOINING = frozenset({"cat", "concat", "concatenate", "hstack", "vstack", "dstack", "stack", "pad"})
 Scope = ast.Module | Function
 Branch = ast.If | ast.While
 Assignment = ast.Assign | ast.AugAssign | ast.AnnAssign
@@ -41,7 +41,7 @@ def undecided_places(readers: Sequence[tuple[str, int]], lines: Mapping[str, Set
             continue
         own, judge = file in lines, judges[file]
         taking: list[ast.stmt | None] = [
-            next((each for each in block if (own and judge.may_allocate(each)) or _keeps(each, judge)), None)
+            next((each for each in block if (own and judge.may_allocate(each)) or _keeps(each, judge, set())), None)
             for branch in _branches(tree, line) for block in (branch.body, branch.orelse)
             if block and not _ran(block, lines.get(file, frozenset()))
         ]  # fmt: skip
@@ -96,7 +96,8 @@ def _counted(tree: ast.Module, line: int) -> Iterator[tuple[ast.stmt, bool]]:
 
     def assigns(each: ast.AST, by: set[str]) -> set[str]:
         if isinstance(each, Assignment) and each.value and decided(each.value, by):
-            return {target.id for target in _targets(each) if isinstance(target, ast.Name)}
+            parts = (part for target in _targets(each) for part in getattr(target, "elts", [target]))
+            return {part.id for part in parts if isinstance(part, ast.Name)}
         return assigned(each) if isinstance(each, ast.If) and decided(each.test, by) else set()
 
     names = _grown(nodes, assigns)
@@ -126,9 +127,9 @@ def _taking(counted: tuple[ast.stmt, bool], judge: Judge) -> ast.stmt | None:
     if not isinstance(whole, ast.While | ast.For):
         return whole if _keeps(whole, judge) else None
     called = {name_of(each.func) for each in own_nodes(whole) if isinstance(each, ast.Call)}
-    graph = not called & {"backward", "no_grad", "inference_mode", "zero_grad"}
+    no_graph = called & {"backward", "no_grad", "inference_mode", "zero_grad"}
     for each in whole.body:
-        if (each_pass_takes and judge.may_allocate(each)) or _keeps(each, judge, graph=graph):
+        if (each_pass_takes and judge.may_allocate(each)) or _keeps(each, judge, _JOINING if no_graph else None):
             return each
     return None
 
@@ -160,8 +161,13 @@ def _ran(block: Sequence[ast.stmt], lines: Set[int]) -> bool:
     return any(line in lines for line in range(block[0].lineno, (block[-1].end_lineno or block[-1].lineno) + 1))
 
 
-def _keeps(statement: ast.stmt, judge: Judge, *, graph: bool = False) -> bool:
-    """Return whether a statement keeps more whenever it runs; `graph`: also the steps that led to a tensor."""
+def _keeps(statement: ast.stmt, judge: Judge, made_by: Set[str] | None = _JOINING) -> bool:
+    """Return whether a statement keeps more whenever it runs.
+
+    Args:
+        made_by: calls that make something of what it was before: `tokens = torch.cat([tokens, new])`; None: all do, as
+            where a graph leads to all that came before.
+    """
     for each in own_nodes(statement):
         if isinstance(each, ast.Call) and name_of(each.func) in KEEPING and not all(map(judge.is_number, each.args)):
             return True
@@ -171,8 +177,7 @@ def _keeps(statement: ast.stmt, judge: Judge, *, graph: bool = False) -> bool:
         if any(map(judge.is_dict, stored)):
             return True
         calls = [part for part in ast.walk(each.value) if isinstance(part, ast.Call)]
-        if not graph:  # then only what is put together with what was there: tokens = torch.cat([tokens, new])
-            calls = [call for call in calls if name_of(call.func) in _JOINING]
+        calls = [call for call in calls if made_by is None or name_of(call.func) in made_by]
         before = {ast.unparse(part) for target in each.targets for part in getattr(target, "elts", [target])}
         if any(ast.unparse(part) in before for call in calls for part in ast.walk(call) if isinstance(part, ast.expr)):
             return True
