@@ -82,7 +82,7 @@ def run(
     legroom train --fit --ram 8GiB -- python train.py
     legroom train --plain --html memory.html -- uv run train.py
     """
-    from legroom.backends.program.savings import attaching, by_default, chosen
+    from legroom.backends.program.attach_api import attaching, by_default, chosen
     from legroom.machine import probe
 
     given = [name for name, is_given in (("--plain", plain), ("--with", with_ is not None), ("--fit", fit)) if is_given]
@@ -117,8 +117,8 @@ def _to_fit(command: Sequence[str], ram: str | None, vram: str | None, *, has_gp
     Raises:
         BadInput: the program fails in a rehearsal, or there is no card that it could fit.
     """
+    from legroom.backends.program.attach_api import EXAMPLE
     from legroom.backends.program.launching import check_command
-    from legroom.backends.program.savings import EXAMPLE
 
     check_command(command, EXAMPLE, "use attached savings")
     if vram is not None and not has_gpu:

@@ -128,8 +128,8 @@ def run(
     legroom predict --seconds 30 --html memory.html -- uv run train.py
     legroom predict --for slurm -- python train.py
     """
+    from legroom.backends.program.attach_api import by_default
     from legroom.backends.program.attached_search import cure_of, with_savings
-    from legroom.backends.program.savings import by_default
 
     check_writable("--html", html, force=force)
     check_writable("-o", output, force=force)

@@ -1,24 +1,25 @@
 """What a look at an environment depended on: files, folders and environment variables, and whether they are the same.
 
 The child that builds the environment listens (`listen`): an audit hook hears what Python opens and lists, and
-`os.stat` and `os.environ` note what is asked of them, also where there is nothing. The parent keeps the state of each
-beside the answer, and a kept answer counts while all of them are as they were.
+`os.environ`, `os.stat` and its like note what is asked of them, also where there is nothing. The parent keeps the state
+of each beside the answer, and a kept answer counts while all of them are as they were.
 
 Not seen: files that a C library opens by itself, `getenv` in C, the clock, random numbers, and what was read before the
 environment was imported. A look is therefore not kept where it starts a process or opens a socket, where code that is
 not installed calls C by ctypes, or where such code makes the environment beside a compiled package that may open files
-by itself (`_QUIET` do not).
+by itself (`_QUIET` do not, unless asked to by `_OPENERS`).
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 import sysconfig
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from os.path import normpath
 from pathlib import Path
@@ -35,6 +36,8 @@ _QUIET = frozenset({
     "PIL", "contourpy", "google", "kiwisolver", "legroom", "lz4", "markupsafe", "matplotlib", "numpy", "pandas",
     "psutil", "scipy", "torch", "yaml",
 })  # fmt: skip
+# functions of these that open files by themselves: `torch.from_file`, `torch.jit.load`, `ImageFont.truetype`
+_OPENERS = re.compile(rb"\b(?:from_file|truetype|jit\.load|load_library|PyTorchFileReader|load_for_mobile)\b")
 # Variables that differ from shell to shell and that no environment reads.
 _OF_SHELLS = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "WINDOWID", "PYTEST_CURRENT_TEST"})
 _OWN = str(Path(__file__).parents[1])
@@ -73,6 +76,8 @@ class Heard:
         files = [getattr(sys.modules.get(each.__module__), "__file__", None) or "" for each in made_by]
         if any(not _is_below(file, _INSTALLED) for file in files) and _compiled() - _QUIET:
             return None
+        if any(map(_opens_unheard, list(sys.modules.values()))):
+            return None
         ignored = (but, _OWN, *_PASSING, *_INSTALLED)  # what is installed has a key of its own
         paths, folders = (
             sorted(path for path in found - self.written if not _is_below(path, ignored) and not path.endswith(".pyc"))
@@ -87,12 +92,15 @@ def listen() -> Heard:
     """Begin to note what this process asks of the system, until its end."""
     heard = Heard()
     sys.addaudithook(heard.hear)
-    look, get, each = os.stat, os._Environ.__getitem__, os._Environ.__iter__
+    get, each = os._Environ.__getitem__, os._Environ.__iter__
 
-    def noted_stat(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
-        if isinstance(path, str | bytes | os.PathLike):
-            heard.paths.add(_absolute(path))
-        return look(path, *args, **kwargs)
+    def noting(look: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(path: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(path, str | bytes | os.PathLike):
+                heard.paths.add(_absolute(path))
+            return look(path, *args, **kwargs)
+
+        return noted
 
     def noted_get(self: Any, key: Any) -> Any:
         heard.variables.add(str(key))
@@ -102,7 +110,8 @@ def listen() -> Heard:
         heard.variables.add(ALL)
         return each(self)
 
-    os.stat = noted_stat
+    for name in ("stat", "lstat", "access", "readlink", "statvfs"):
+        setattr(os, name, noting(getattr(os, name)))
     os._Environ.__getitem__, os._Environ.__iter__ = noted_get, noted_each  # type: ignore[method-assign]
     return heard
 
@@ -145,6 +154,16 @@ def _compiled() -> set[str]:
     return {name.partition(".")[0] for name, file in loaded if file.endswith(".so") and of_python not in file}
 
 
+def _opens_unheard(module: Any) -> bool:
+    """Return whether a module that is not installed names a function of `_QUIET` which opens files by itself."""
+    file = getattr(module, "__file__", None) or ""
+    if not file.endswith(".py") or _is_below(file, (_OWN, *_INSTALLED)):
+        return False
+    with suppress(OSError):
+        return _OPENERS.search(Path(file).read_bytes()) is not None
+    return True
+
+
 def _absolute(path: Any) -> str:
     return normpath(Path.cwd() / os.fsdecode(path))  # nothing that asks the system itself
 
@@ -153,14 +172,19 @@ def _is_below(path: str, folders: Iterable[str | None]) -> bool:
     return any(folder and (path == folder or path.startswith(folder + os.sep)) for folder in folders)
 
 
-def _file_state(path: str) -> list[int] | str | None:
+def _file_state(path: str) -> list[Any] | None:
+    """Return what a path leads to, and whether that may be read; of a link also where it leads, if only to nothing."""
+    target = None
+    with suppress(OSError):
+        target = str(Path(path).readlink())
     with suppress(OSError):
         found = Path(path).stat()
+        about = [target, found.st_mode, found.st_uid]
         if not stat.S_ISREG(found.st_mode):
-            return "no file"
+            return about
         whole = zlib.crc32(Path(path).read_bytes()) if found.st_size <= READ_WHOLE else 0
-        return [found.st_size, found.st_mtime_ns, whole]
-    return None
+        return [*about, found.st_size, found.st_mtime_ns, whole]
+    return None if target is None else [target]
 
 
 def _folder_state(path: str) -> int | None:

@@ -13,6 +13,7 @@ observation of the next.
 from __future__ import annotations
 
 import ast
+import contextlib
 import gc
 import inspect
 import itertools
@@ -22,8 +23,9 @@ import time
 from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any, Iterator
 
+from .batch_shapes import ListsUnderWay
 from .run_length import Names, Unknown, source_tree
-from .sites import OURS, calls
+from .source_lines import OURS, calls
 
 LEAST_ELEMENTS = 64
 LEAST_BYTES = 16  # of an element: less is a log of numbers, which takes its time to matter
@@ -48,6 +50,7 @@ class GrowingContainers:
         self._lengths: dict[int, int] = {}
         self._next = 0.0
         self._about: dict[int, dict[str, Any]] = {}
+        self._lists = ListsUnderWay(journal)
         self._stored: dict[int, dict[str, Any]] = {}  # lean buffers at the first look and at the last
 
     def look(self, steps: int) -> None:
@@ -71,6 +74,8 @@ class GrowingContainers:
                 lengths[id(each)] = len(each)
                 if len(each) > before.get(id(each), sys.maxsize):
                     grown.append(each)
+        with contextlib.suppress(Exception):  # of items that the program has made
+            self._lists.look(known)
         self._lengths, resident, told = lengths, _resident(), []
         for each in grown:
             nbytes = element_bytes(each)

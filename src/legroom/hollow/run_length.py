@@ -18,7 +18,7 @@ import operator
 import textwrap
 from typing import Any, Iterator
 
-from . import sites
+from . import source_lines
 
 _WRAPPERS = ("tqdm", "enumerate", "list", "tuple", "iter", "reversed", "sorted", "track", "progress_bar")
 _SIZED = (list, tuple, dict, set, str, range, bytes)
@@ -68,7 +68,11 @@ class RunLength:
 
     def _loops(self) -> Iterator[tuple[Any, float | None, float | None]]:
         """Yield place, length and index of the loops that are under way, the outermost first; a length may be None."""
-        frames = [frame for frame in sites.calls() if sites.kind_of(frame.f_code.co_filename) != sites.SKIP]
+        frames = [
+            frame
+            for frame in source_lines.calls()
+            if source_lines.kind_of(frame.f_code.co_filename) != source_lines.SKIP
+        ]
         for each in reversed(frames):
             code = each.f_code
             if code.co_name.startswith("<") and code.co_name != "<module>":  # a comprehension is a loop, too

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from legroom.hollow.records import Assumed as Assumed
+from legroom.hollow.journal import Assumed as Assumed
 from legroom.model.finding import Finding
 from legroom.model.shown import ShownInNotebooks
 from legroom.units import format_size

@@ -3,7 +3,7 @@
 A replay buffer made by `np.zeros` takes no memory until it is written, so a program that does not fit dies hours after
 its start. The kernel shows such a buffer as a mapping whose size exceeds what is resident of it. How fast it fills is
 measured while the program rehearses, which tells when it is full. A buffer that grows by its elements (a deque) is told
-of by the guest (`containers.py`).
+of by the guest (`host_growth.py`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from legroom.backends.program.containers import Containers
+from legroom.backends.program.host_growth import Containers, LoaderWorkers
 from legroom.backends.program.launching import Program
-from legroom.backends.program.loader_workers import LoaderWorkers
 from legroom.backends.program.mapped_files import MappedFiles, smaps
 from legroom.growth.leak_verdict import Floor, judge
 from legroom.machine.tree import descendants

@@ -156,7 +156,7 @@ def _installed(folder: Path, plan: RehearsalPlan) -> Iterator[None]:
     import torch
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-    from legroom.hollow import cuda_facade, entering, tensor_facade  # noqa: F401  remembered as they are
+    from legroom.hollow import cuda_facade, install, tensor_facade  # noqa: F401  remembered as they are
     from legroom.hollow.journal import Journal
 
     before = _Before(torch)
@@ -165,11 +165,11 @@ def _installed(folder: Path, plan: RehearsalPlan) -> Iterator[None]:
         kept = stack.enter_context(ExitStack())
         with (
             mock.patch.dict(os.environ, {PLAN: json.dumps(plan.for_guest())}),
-            mock.patch.object(entering, "_kept", kept.enter_context),
+            mock.patch.object(install, "_kept", kept.enter_context),
         ):
             journal = Journal(str(folder / f"journal-{os.getpid()}"))
             journal.json("started", argv=sys.argv, python=sys.version.split()[0])
-            follower = entering.on_torch(journal)
+            follower = install.on_torch(journal)
         mode: Any = _get_current_dispatch_mode()
         try:
             yield

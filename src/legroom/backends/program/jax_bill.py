@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from legroom.backends.program.repeating import LEAST_REPEATS
+from legroom.backends.program.steady_state import LEAST_REPEATS
 from legroom.device.xla_programs import ProgramPlan, plan_program
 from legroom.device.xla_target import known_card
 from legroom.errors import BadInput, MissingExtra

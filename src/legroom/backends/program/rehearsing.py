@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from legroom.backends.program.card_bill import card_seen
-from legroom.backends.program.card_books import ProcessBook
+from legroom.backends.program.allocation_ledger import ProcessBook, card_seen
+from legroom.backends.program.equivalent_run import same_runs
 from legroom.backends.program.host_watch import HostWatch
 from legroom.backends.program.jax_bill import with_jax
 from legroom.backends.program.journals import Alloc, DamagedJournal, Free, Journals, Record, Site, process_of
@@ -29,9 +29,8 @@ from legroom.backends.program.launching import (
     runs_python,
 )
 from legroom.backends.program.leaks import find_leaks
-from legroom.backends.program.repeating import ENOUGH_S, RepeatFinder
 from legroom.backends.program.retries import FailedRequest, find_retry
-from legroom.backends.program.same_runs import same_runs
+from legroom.backends.program.steady_state import ENOUGH_S, RepeatFinder
 from legroom.backends.program.undecided import undecided_places
 from legroom.hollow.epochs import asking_file
 from legroom.hollow.file_layer import shared_memory_made
@@ -291,7 +290,11 @@ class ProgramSeen:
         elif kind == "batches":
             if not message.get("ends"):
                 book.largest_until = book.steps + int(message.get("largest") or 0)
-            self._messages.setdefault(kind, []).append(message)
+            told = self._messages.setdefault(kind, [])
+            if "list" in message:  # what was said of it before is out of date
+                told[:] = [each for each in told if each.get("list") != message["list"]]
+                book.in_list = message["seen"] < message["total"]
+            told.append(message)
         elif kind == "evaluation awaited":
             book.evaluation = str(message.get("file") or ""), int(message.get("line") or 0)
         elif kind == "evaluation ended":
@@ -396,8 +399,10 @@ class ProgramSeen:
         return awaited
 
     def _evaluation_is_awaited(self, seconds: float) -> bool:
-        """Return whether an evaluation that the source mentions may still come, as long again as was needed so far."""
-        if self.main is None or self.main.evaluation is None:
+        """Return whether to wait, as long again as was needed so far, for an evaluation that the source mentions, or
+        for the largest items of a list that the program goes through.
+        """
+        if self.main is None or not (self.main.evaluation or self.main.in_list):
             return False
         if self._repeated_at is None:
             self._repeated_at = seconds

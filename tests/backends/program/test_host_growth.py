@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from legroom.backends.program.containers import Containers
+from legroom.backends.program.host_growth import Containers
 from legroom.backends.program.host_watch import Mapping, _once
 
 MIB = 1 << 20

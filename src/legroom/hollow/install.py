@@ -1,14 +1,20 @@
-"""Turns this interpreter's torch into one with a card that is not there; called once torch has been imported."""
+"""Turns this interpreter's torch into one with a card that is not there; called once torch has been imported.
+
+What no rehearsal can run is refused: CUDA code of the program's own, and simulators that compute on a real GPU.
+"""
 
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import sys
 import threading
 from contextlib import suppress
 from typing import Any
+
+from .source_lines import where
 
 _MUCH_COLLECTED = 2 << 20  # bytes of tensors that one pass of Python's collector frees: a segment of the allocator
 
@@ -194,8 +200,7 @@ def _forks(follower: Any) -> None:
 def _optimizers(follower: Any) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-    from .evaluations import Evaluations
-    from .executed_lines import ExecutedLines
+    from .executed_lines import Evaluations, ExecutedLines
     from .growing import GrowingContainers
     from .host_memory import HeapSamples
     from .run_length import RunLength
@@ -280,7 +285,7 @@ def _endings(follower: Any) -> None:
 
 def tell_failure(journal: Any) -> None:
     """Have the exception told that ends the program, and where it was raised."""
-    from .sites import last_user_line
+    from .source_lines import last_user_line
 
     before = sys.excepthook
 
@@ -296,7 +301,7 @@ def tell_failure(journal: Any) -> None:
 
 def without_our_frames(error: Any) -> None:
     """Take the frames of this package off the tracebacks of an exception and of those that led to it."""
-    from .sites import OURS
+    from .source_lines import OURS
 
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -310,3 +315,35 @@ def without_our_frames(error: Any) -> None:
             one.tb_next = following
         error.__traceback__ = kept[0] if kept else error.__traceback__
         error = error.__cause__ or error.__context__
+
+
+SIMULATORS = ("isaacgym", "isaacsim", "isaaclab", "omni")
+
+
+def on_extensions(journal: Any, module: Any) -> None:
+    """Refuse to compile CUDA sources, at the line that asks for it."""
+    for name in ("load", "load_inline"):
+        setattr(module, name, _refusing(getattr(module, name), journal))
+
+
+def _refusing(build: Any, journal: Any) -> Any:
+    @functools.wraps(build)
+    def made(name: Any, *args: Any, **kwargs: Any) -> Any:
+        sources = kwargs.get("sources", args[0] if args else ())
+        files = [sources] if isinstance(sources, str) else list(sources or ())
+        inline = build.__name__ == "load_inline"
+        with_cuda = kwargs.get("with_cuda") or kwargs.get("cuda_sources") or (inline and len(args) > 1 and args[1])
+        if not with_cuda and not any(str(file).endswith((".cu", ".cuh")) for file in files):
+            return build(name, *args, **kwargs)
+        file, line = where()
+        what = f"the CUDA extension {name!r}, which needs a real GPU"
+        journal.json("unmodelled", what=what, file=file, line=line)
+        raise RuntimeError(f"{what}, cannot be rehearsed ({file}:{line})")
+
+    return made
+
+
+def on_simulator(journal: Any, module: Any) -> None:
+    """Say that a simulator needs a real GPU; it may fail by itself later."""
+    file, line = where()
+    journal.json("unmodelled", what=f"{module.__name__}, a simulator that needs a real GPU", file=file, line=line)
