@@ -25,7 +25,7 @@ from typing import Any, Iterator
 
 from .batch_shapes import ListsUnderWay
 from .run_length import Names, Unknown, source_tree
-from .source_lines import OURS, calls
+from .source_lines import OURS, calls, locals_of
 
 LEAST_ELEMENTS = 64
 LEAST_BYTES = 16  # of an element: less is a log of numbers, which takes its time to matter
@@ -211,7 +211,7 @@ def _names(container: Any) -> Iterator[tuple[Any, str, Any]]:
                 yield (owner if module else sys.modules.get(type(owner).__module__)), name, None if module else owner
     for frame in calls():
         if not frame.f_code.co_filename.startswith(OURS):
-            for name, value in list(frame.f_locals.items()):
+            for name, value in locals_of(frame).items():
                 if value is container:
                     yield frame, name, None
 
@@ -222,8 +222,7 @@ def _dicts_in_sight() -> Iterator[Any]:
     Python's collector does not know dicts of texts and numbers.
     """
     for frame in calls():
-        names = frame.f_locals
-        for value in list(names.values()) if not frame.f_code.co_filename.startswith(OURS) else ():
+        for value in list(locals_of(frame).values()) if not frame.f_code.co_filename.startswith(OURS) else ():
             held = [] if isinstance(value, _SKIPPED) else list((_attributes(value) or {}).values())
             yield from (each for each in (value, *held) if type(each) is dict)
 
@@ -285,7 +284,7 @@ def _number(node: ast.AST, scope: Any, owner: Any) -> int | None:
     """Return the value of a number or a dotted name, without calling anything."""
     if not isinstance(node, (ast.Constant, ast.Name, ast.Attribute)):
         return None
-    names = (scope.f_locals, scope.f_globals) if inspect.isframe(scope) else ({}, getattr(scope, "__dict__", {}))
+    names = (locals_of(scope), scope.f_globals) if inspect.isframe(scope) else ({}, getattr(scope, "__dict__", {}))
     try:
         value = Names(*names if owner is None else ({"self": owner}, names[1])).value(node)
     except Unknown:

@@ -29,7 +29,6 @@ _ARITHMETIC = {
 _FUNCTIONS: dict[str, Any] = {"int": int, "len": len, "max": max, "min": min, "round": round}
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
-_OPTIMIZED = 1  # a function's frame: its `f_locals` are a copy
 
 
 class Unknown(Exception):
@@ -81,16 +80,13 @@ class RunLength:
                 yield (code, node.lineno, isinstance(node, ast.While)), *self._measured(node, each)
 
     def _measured(self, node: Any, frame: Any) -> tuple[float | None, float | None]:
-        names = Names(frame.f_locals, frame.f_globals)
+        names = Names(source_lines.locals_of(frame), frame.f_globals)
         try:
             if isinstance(node, ast.While):
                 return names.compared(node)
             return names.length(node.iter), self._index(node, names)
         except (Unknown, ArithmeticError, TypeError, ValueError):
             return None, None
-        finally:
-            if frame.f_code.co_flags & _OPTIMIZED and type(frame.f_locals) is dict:
-                frame.f_locals.clear()  # it would keep tensors alive that the program has let go of
 
     def _index(self, node: Any, names: Any) -> float | None:
         """Return how many iterations a `for` loop has come on."""
