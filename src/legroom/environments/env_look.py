@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.environments.look_sources import is_same, state
-from legroom.environments.objects import package_of
+from legroom.environments.objects import package_of, texts_of
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import BadInput
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
@@ -157,16 +157,14 @@ def _cache_path(run: Run, task: dict[str, Any], how: EnvTask) -> Path | None:
         if len(found) == MOST_FILES:
             return None
         own += [_stamp(file) for file in sorted(found)]
-    data = [_stamp(Path(text)) for text in _texts(task["kwargs"]) if len(text) < LONGEST_PATH and Path(text).exists()]
+    data = [_stamp(Path(text)) for text in texts_of(task["kwargs"]) if len(text) < LONGEST_PATH and Path(text).exists()]
     package = None
     with suppress(ImportError, ValueError):
         package = find_spec(package_of(task["id"])) if ":" in task["id"] else None
     if package is not None and package.origin and package.submodule_search_locations:
         own += [_stamp(file) for file in sorted(Path(package.origin).parent.rglob("*.py"))[:MOST_FILES]]
-    code = [
-        _stamp(Path(__file__).with_name(name))
-        for name in ("env_child.py", "env_probe.py", "lean_meter.py", "look_sources.py")
-    ]
+    ours = ("env_child.py", "env_probe.py", "lean_meter.py", "look_sources.py")
+    code = [_stamp(Path(__file__).with_name(name)) for name in ours]
     key = digest(json.dumps(task, default=str, sort_keys=True), how.loaded, installed, own, data, code, sys.version)
     return cache_folder() / f"env-{key}.json"
 
@@ -177,11 +175,6 @@ def _stamp(path: Path) -> tuple[str, int, int]:
     except OSError:  # a link that leads nowhere, or where nobody may look: it cannot be imported either
         return str(path), 0, 0
     return str(path), found.st_mtime_ns, found.st_size
-
-
-def _texts(value: Any) -> list[str]:
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return [value] if isinstance(value, str) else [text for part in parts for text in _texts(part)]
 
 
 def _as_memory(answer: dict[str, Any]) -> EnvMemory | None:
@@ -244,10 +237,6 @@ def _ask_child(run: Run, task: dict[str, Any], timeout_s: float) -> tuple[dict[s
             elif task["probe"] is not None and code:
                 fate = f"it ended its process while being stepped {how_it_ended(code, log_file)}"
             return json.loads(answer_file.read_bytes()), fate
-        raise BadInput(_epitaph(run, code, log_file, timeout_s), path=run.source, hint=DECLARE)
-
-
-def _epitaph(run: Run, code: int | None, log_file: Path, timeout_s: float) -> str:
-    if code is None:
-        return f"env {run.env.id!r} was not ready after {timeout_s:g} s"
-    return f"env {run.env.id!r} ended its process while being built {how_it_ended(code, log_file)}"
+        gone = f"ended its process while being built {how_it_ended(code, log_file)}" if code is not None else ""
+        fate = gone or f"was not ready after {timeout_s:g} s"
+        raise BadInput(f"env {run.env.id!r} {fate}", path=run.source, hint=DECLARE)

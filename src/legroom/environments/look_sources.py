@@ -73,10 +73,12 @@ class Heard:
         Args:
             made_by: the classes of the environments and their wrappers.
         """
-        files = [getattr(sys.modules.get(each.__module__), "__file__", None) or "" for each in made_by]
+        files = [_file_of(sys.modules.get(each.__module__)) for each in made_by]
         if any(not _is_below(file, _INSTALLED) for file in files) and _compiled() - _QUIET:
             return None
-        if any(map(_opens_unheard, list(sys.modules.values()))):
+        own = {_file_of(module) for module in list(sys.modules.values())}
+        own = {file for file in own if file.endswith(".py") and not _is_below(file, (_OWN, *_INSTALLED))}
+        if any(_OPENERS.search(Path(file).read_bytes()) for file in own if Path(file).is_file()):
             return None
         ignored = (but, _OWN, *_PASSING, *_INSTALLED)  # what is installed has a key of its own
         paths, folders = (
@@ -149,19 +151,13 @@ def _calling() -> str:
 
 def _compiled() -> set[str]:
     """Return the packages, of those that are loaded, which have compiled parts; Python's own have not."""
-    loaded = ((name, getattr(module, "__file__", None) or "") for name, module in list(sys.modules.items()))
-    of_python = os.sep + "lib-dynload" + os.sep
-    return {name.partition(".")[0] for name, file in loaded if file.endswith(".so") and of_python not in file}
+    of_python, loaded = os.sep + "lib-dynload" + os.sep, list(sys.modules.items())
+    files = ((name.partition(".")[0], _file_of(module)) for name, module in loaded)
+    return {name for name, file in files if file.endswith(".so") and of_python not in file}
 
 
-def _opens_unheard(module: Any) -> bool:
-    """Return whether a module that is not installed names a function of `_QUIET` which opens files by itself."""
-    file = getattr(module, "__file__", None) or ""
-    if not file.endswith(".py") or _is_below(file, (_OWN, *_INSTALLED)):
-        return False
-    with suppress(OSError):
-        return _OPENERS.search(Path(file).read_bytes()) is not None
-    return True
+def _file_of(module: Any) -> str:
+    return getattr(module, "__file__", None) or ""
 
 
 def _absolute(path: Any) -> str:
@@ -174,17 +170,16 @@ def _is_below(path: str, folders: Iterable[str | None]) -> bool:
 
 def _file_state(path: str) -> list[Any] | None:
     """Return what a path leads to, and whether that may be read; of a link also where it leads, if only to nothing."""
-    target = None
+    about: list[Any] = []
     with suppress(OSError):
-        target = str(Path(path).readlink())
+        about.append(str(Path(path).readlink()))
     with suppress(OSError):
         found = Path(path).stat()
-        about = [target, found.st_mode, found.st_uid]
-        if not stat.S_ISREG(found.st_mode):
-            return about
-        whole = zlib.crc32(Path(path).read_bytes()) if found.st_size <= READ_WHOLE else 0
-        return [*about, found.st_size, found.st_mtime_ns, whole]
-    return None if target is None else [target]
+        about += [found.st_mode, found.st_uid]
+        if stat.S_ISREG(found.st_mode):
+            about += [found.st_size, found.st_mtime_ns]
+            about.append(zlib.crc32(Path(path).read_bytes()) if found.st_size <= READ_WHOLE else 0)
+    return about or None
 
 
 def _folder_state(path: str) -> int | None:
