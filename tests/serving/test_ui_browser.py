@@ -8,7 +8,7 @@ from bench.ui_browser import chromium, is_there, opened
 from bench.ui_server import serving
 
 from legroom.machine.live_log import LiveLog
-from legroom.model.sealed import seal
+from legroom.model.files import seal
 from legroom.reading import read
 from legroom.units import MIB
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from legroom.fitting.changes import differences
 from legroom.fitting.tiers import Named, Recommendation, Tier
-from legroom.model.data import plain
 from legroom.model.plan import Change, Plan
 from legroom.model.run import Run
+from legroom.model.spaces import plain
 from legroom.rendering.console import document
 from legroom.rendering.document import Bars, Document, Limit, Note, Part, Section, Table, verdict
 from legroom.rendering.item_text import bar_of, peak_bars
@@ -18,7 +18,7 @@ from legroom.rendering.plan_text import (
     PLAN_FOOTER,
     PRICE_STYLES,
     budget_text,
-    peaks_data,
+    peaks_with_disk,
     plan_data,
     plan_parts,
     plan_section,
@@ -235,7 +235,12 @@ def _recommended(found: Recommendation, again: Sequence[str]) -> Note:
 def recommendation_json(found: Recommendation, again: Sequence[str] = ()) -> str:
     """Return the plan of the recommended run as the contract has it, and beside it what else there is."""
     rows = [
-        {"name": each.run.name, "fits": each.fits, "fits_with_free": each.fits_freely, **peaks_data(each.footprint)}
+        {
+            "name": each.run.name,
+            "fits": each.fits,
+            "fits_with_free": each.fits_freely,
+            **peaks_with_disk(each.footprint),
+        }
         for each in found.named
     ]
     chosen = found.chosen

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from legroom.model.progress import Progress
+from legroom.model.outcome import Progress
 from legroom.model.trace import Forecast
 
 LEAST_WINDOW_S = 60.0
@@ -36,7 +36,7 @@ class TimeLeft:
     at_least: bool = False
 
 
-class Pace:
+class TrainingPace:
     """Follows the progress of one session: a resumed one begins where its first message says."""
 
     def __init__(self) -> None:

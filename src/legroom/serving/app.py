@@ -18,9 +18,9 @@ from legroom.errors import BadInput
 from legroom.machine import probe
 from legroom.rendering.page import STYLE
 from legroom.serving.answering import WORKED_OUT, Answering
+from legroom.serving.asked import place_asked, plain_run
 from legroom.serving.following import folders_in, listed, news
-from legroom.serving.guard import Refused, Scope, Send, Settings
-from legroom.serving.questions import place_asked, plain_run
+from legroom.serving.guard import RequestRefused, Scope, Send, ServerSettings
 from legroom.serving.tracer import Tracer
 
 STATIC = Path(__file__).parent / "static"
@@ -32,7 +32,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 class Page:
     """The application behind the guard."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
         self._answering = Answering()
         self._files = _static_files()
@@ -57,8 +57,8 @@ class Page:
         answer = self._answers.get((method, path))
         if answer is None:
             if any(known == path for _, known in self._answers) or path in self._files:
-                raise Refused(405, f"{method} {path} is not served")
-            raise Refused(404, "not found")
+                raise RequestRefused(405, f"{method} {path} is not served")
+            raise RequestRefused(404, "not found")
         response = await answer(Request(scope, receive))
         await response(scope, receive, send)
 
@@ -106,9 +106,9 @@ class Page:
         name = request.query_params.get("folder", "")
         folder = folders_in(self._settings.folders).get(name)
         if folder is None:
-            raise Refused(404, "no such training or watch in the folders of legroom ui --folder")
+            raise RequestRefused(404, "no such training or watch in the folders of legroom ui --folder")
         if self._followers >= MOST_FOLLOWERS:
-            raise Refused(503, f"{MOST_FOLLOWERS} pages are following already (close one)")
+            raise RequestRefused(503, f"{MOST_FOLLOWERS} pages are following already (close one)")
         return StreamingResponse(self._counted(news(name, folder, self._tell)), media_type="text/event-stream")
 
     async def _tell(self, name: str, folder: Path) -> dict[str, str]:

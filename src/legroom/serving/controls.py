@@ -1,6 +1,6 @@
 """What can be turned of a run on the page: every setting that it has, with its range, its default and its price.
 
-The list follows from the tables that everything else uses: the constructor's defaults in `model.algorithms`, the keys
+The list follows from the tables that everything else uses: the constructor's defaults in `model.facts`, the keys
 of `MemorySpec`, and the knobs with their prices. A new hyperparameter or knob is on the page without a line here.
 """
 
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Literal, get_args, get_type_hints
 
 from legroom.backends.base import Backend, algorithm_of, backend_of, knob_named
-from legroom.model.algorithms import Algorithm
+from legroom.model.facts import Algorithm
 from legroom.model.run import EnvSpec, EvalSpec, MemorySpec, Run
 from legroom.model.spaces import BoxSpace
 from legroom.named_runs import workload_of
@@ -33,6 +33,7 @@ MEMORY_DEPENDS_ON = (
 ON_GPU_ONLY = ("expandable_segments",)
 STEPS_OF_RETURNS = "n-step returns"
 SIZES = ("memory.max_bytes",)
+BUFFERS = {"memory.rollout": "on-policy", "memory.replay": "off-policy"}
 
 
 def controls_of(run: Run) -> list[dict[str, Any]]:
@@ -45,14 +46,15 @@ def controls_of(run: Run) -> list[dict[str, Any]]:
         (about_memory if name in MEMORY_DEPENDS_ON else others).append(control)
     about_memory.sort(key=lambda control: MEMORY_DEPENDS_ON.index(control["key"].partition(".")[2]))
     backend = backend_of(run)
-    offered = backend.settings(run)
+    offered = [key for key in backend.fitter.settings if BUFFERS.get(key, algorithm.family) == algorithm.family]
     groups = {
         "Observations": [*_observations(run)],
         "Environments": [*_environments(backend, offered)],
         "Collecting and updating": about_memory,
         "Network": [
-            {"key": f"policy.kwargs.{name}", "label": label, "kind": "widths", "default": None}
-            for name, label in backend.layers(run).items()
+            _control(f"policy.kwargs.{name}", label, "widths")
+            for name, label in backend.fitter.layers.items()
+            if _is_layer(run, name, backend)
         ],
         "Memory": [*_memory(offered)],
         "Evaluation and checkpoints": [*_around(offered)],
@@ -70,34 +72,40 @@ def control_by_key(run: Run) -> dict[str, Control]:
     return {control["key"]: control for group in controls_of(run) for control in group["controls"]}
 
 
+def _is_layer(run: Run, name: str, backend: Backend) -> bool:
+    """Return whether the keyword is a list of widths; the only keyword of a library may also be left out."""
+    given = run.policy.kwargs.get(name)
+    return isinstance(given, list | tuple) or (given is None and len(backend.fitter.layers) == 1)
+
+
 def _observations(run: Run) -> Iterator[Control]:
     """Yield what an environment of the user's own observes, where the run itself says it."""
     declared = run.env.spaces
     if declared is None or not isinstance(declared.observation, BoxSpace):
         return
     if find_spaces(run.env.id or "") is None and workload_of(run) is None:
-        shape, dtype = "env.spaces.observation.shape", "env.spaces.observation.dtype"
-        yield {"key": shape, "label": "observation shape", "kind": "widths", "default": None}
-        yield _choice(dtype, "observation type", ["float32", "uint8", "float64", "int64"], "float32")
+        yield _control("env.spaces.observation.shape", "observation shape", "widths")
+        types = ["float32", "uint8", "float64", "int64"]
+        yield _control("env.spaces.observation.dtype", "observation type", "choice", "float32", choices=types)
 
 
 def _environments(backend: Backend, offered: Container[str]) -> Iterator[Control]:
-    yield _count("env.n_envs", "environments", 1, last=backend.last_stops.get("env.n_envs"))
+    yield _count("env.n_envs", "environments", 1, last=backend.fitter.last_stops.get("env.n_envs"))
     if "env.workers" in offered:
-        yield _choice("env.workers", "workers", _choices(EnvSpec, "workers"), "dummy")
+        yield _control("env.workers", "workers", "choice", "dummy", choices=_choices(EnvSpec, "workers"))
     if "env.envs_per_worker" in offered:
         yield _count("env.envs_per_worker", "environments per worker", 1)
     if "env.frame_stack" in offered:
-        yield _count("env.frame_stack", "frames stacked", None)
+        yield _count("env.frame_stack", "frames stacked")
 
 
 def _around(offered: Container[str]) -> Iterator[Control]:
-    yield _count("eval.n_envs", "evaluation environments", None)
+    yield _count("eval.n_envs", "evaluation environments")
     if "eval.workers" in offered:
-        yield _choice("eval.workers", "evaluation workers", _choices(EvalSpec, "workers"), None)
+        yield _control("eval.workers", "evaluation workers", "choice", choices=_choices(EvalSpec, "workers"))
     if "checkpoint.replay_buffer" in offered:
-        yield _flag("checkpoint.replay_buffer", "replay buffer in checkpoints", None)
-    yield _number("total_timesteps", "total timesteps", None, whole=True)
+        yield _control("checkpoint.replay_buffer", "replay buffer in checkpoints", "flag")
+    yield _control("total_timesteps", "total timesteps", "number", whole=True)
 
 
 def _hyperparameters(run: Run, algorithm: Algorithm) -> Iterator[Control]:
@@ -105,19 +113,19 @@ def _hyperparameters(run: Run, algorithm: Algorithm) -> Iterator[Control]:
         key, label = f"hyperparams.{name}", name.replace("_", " ")
         given = run.hyperparams.get(name, default)
         if isinstance(default, bool):
-            yield _flag(key, label, default)
+            yield _control(key, label, "flag", default)
         elif name.endswith(("_class", "_kwargs")) or name in ("action_noise",):
             continue  # classes and what they are made with: no setting that one turns
         elif name == "n_steps" and algorithm.family == "off-policy":  # of returns, not of a rollout
-            yield {"key": key, "label": STEPS_OF_RETURNS, "kind": "number", "default": default, "whole": True}
+            yield _control(key, STEPS_OF_RETURNS, "number", default, whole=True)
         elif key in LAST_STOPS:
             yield _count(key, label, default)
         elif isinstance(given, str) or isinstance(default, str):
-            yield _text(key, label, default)
+            yield _control(key, label, "text", default)
         elif isinstance(given, list | dict | tuple):
             continue  # (`train_freq: [1, episode]`) stays as the file says it
         else:
-            yield _number(key, label, default, whole=isinstance(default, int))
+            yield _control(key, label, "number", default, whole=isinstance(default, int))
 
 
 def _memory(offered: Container[str]) -> Iterator[Control]:
@@ -128,15 +136,15 @@ def _memory(offered: Container[str]) -> Iterator[Control]:
         if key not in offered:
             continue
         if choices:
-            yield _choice(key, label, choices, None)
+            yield _control(key, label, "choice", choices=choices)
         elif bool in get_args(hint):
-            yield _flag(key, label, None)
+            yield _control(key, label, "flag")
         elif key in SIZES:
-            yield {"key": key, "label": "limit of lean storage", "kind": "size", "default": None}
+            yield _control(key, "limit of lean storage", "size")
         elif key in LAST_STOPS:
-            yield _count(key, label, None)
+            yield _count(key, label)
         else:
-            yield _number(key, label, None, whole=True)
+            yield _control(key, label, "number", whole=True)
 
 
 @lru_cache(maxsize=1)
@@ -156,25 +164,12 @@ def _choices(cls: Any, name: str) -> list[str]:
     return _literals(get_type_hints(cls)[name])
 
 
-def _count(key: str, label: str, default: Any, *, last: int | None = None) -> Control:
-    stops = _stops(last or LAST_STOPS[key])
-    return {"key": key, "label": label, "kind": "count", "default": default, "stops": stops}
+def _control(key: str, label: str, kind: str, default: Any = None, **more: Any) -> Control:
+    return {"key": key, "label": label, "kind": kind, "default": default, **more}
 
 
-def _number(key: str, label: str, default: Any, *, whole: bool) -> Control:
-    return {"key": key, "label": label, "kind": "number", "default": default, "whole": whole}
-
-
-def _choice(key: str, label: str, choices: list[str], default: Any) -> Control:
-    return {"key": key, "label": label, "kind": "choice", "default": default, "choices": choices}
-
-
-def _flag(key: str, label: str, default: Any) -> Control:
-    return {"key": key, "label": label, "kind": "flag", "default": default}
-
-
-def _text(key: str, label: str, default: Any) -> Control:
-    return {"key": key, "label": label, "kind": "text", "default": default}
+def _count(key: str, label: str, default: Any = None, *, last: int | None = None) -> Control:
+    return _control(key, label, "count", default, stops=_stops(last or LAST_STOPS[key]))
 
 
 def _stops(last: int) -> list[int]:

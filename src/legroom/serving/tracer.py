@@ -25,9 +25,9 @@ from legroom.orphan import END_WITH_PARENT
 from legroom.rendering.document import Bars, Part, Section
 from legroom.rendering.item_text import WHERES, bar_of, peak_text
 from legroom.rendering.page import parts_html
+from legroom.serving.asked import TargetMachine
 from legroom.serving.controls import control_by_key
 from legroom.serving.drawing import card_limits, host_limits
-from legroom.serving.questions import Place as Where
 
 COMMAND = (sys.executable, "-P", "-c", f"{END_WITH_PARENT} from legroom.cli.main import main; main()")
 LONGEST_S = 900.0  # brax's compiler takes minutes
@@ -44,7 +44,7 @@ class Tracer:
         self._task: asyncio.Task[None] | None = None
         self._answer: dict[str, Any] | None = None
 
-    async def start(self, target: str, options: Sequence[str], where: Where) -> int:
+    async def start(self, target: str, options: Sequence[str], where: TargetMachine) -> int:
         """Start tracing a run as it is turned now, in place of what is under way; return the number to ask with."""
         await self.end()
         self._job, self._began, self._answer = self._job + 1, time.monotonic(), None
@@ -77,7 +77,7 @@ class Tracer:
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    async def _wait(self, process: asyncio.subprocess.Process, where: Where) -> None:
+    async def _wait(self, process: asyncio.subprocess.Process, where: TargetMachine) -> None:
         try:
             out, err = await asyncio.wait_for(process.communicate(), LONGEST_S)
             answer = _answered(out, err, process.returncode, time.monotonic() - self._began, where)
@@ -88,7 +88,7 @@ class Tracer:
         self._answer = answer
 
 
-def _answered(out: bytes, err: bytes, code: int | None, seconds: float, where: Where) -> dict[str, Any]:
+def _answered(out: bytes, err: bytes, code: int | None, seconds: float, where: TargetMachine) -> dict[str, Any]:
     if code not in (0, 1):  # 1: it does not fit, which is an answer
         lines = err.decode("utf-8", "replace").strip().splitlines() or [f"exit code {code}"]
         return {"state": "failed", "text": f"Tracing failed: {lines[-1][:400]}"}
