@@ -170,11 +170,10 @@ def _cache_path(run: Run, task: dict[str, Any], how: EnvTask) -> Path | None:
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:
-    try:
+    with suppress(OSError):  # a link that leads nowhere, or where nobody may look: it cannot be imported either
         found = path.stat()
-    except OSError:  # a link that leads nowhere, or where nobody may look: it cannot be imported either
-        return str(path), 0, 0
-    return str(path), found.st_mtime_ns, found.st_size
+        return str(path), found.st_mtime_ns, found.st_size
+    return str(path), 0, 0
 
 
 def _as_memory(answer: dict[str, Any]) -> EnvMemory | None:

@@ -48,10 +48,8 @@ class Heard:
     """What was asked of the system since `listen`."""
 
     def __init__(self) -> None:
-        self.paths: set[str] = set()
-        self.folders: set[str] = set()
-        self.variables: set[str] = set()
-        self.written: set[str] = set()
+        self.paths, self.folders = set[str](), set[str]()
+        self.variables, self.written = set[str](), set[str]()
         self.elsewhere = False
 
     def hear(self, event: str, args: Any) -> None:

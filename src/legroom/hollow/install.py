@@ -76,6 +76,7 @@ def without_compiler(module: Any) -> None:
 def on_torch(journal: Any) -> Any:
     """Install the card; returns its follower."""
     import torch
+    from torch.utils import _device
 
     from . import (
         card,
@@ -92,7 +93,7 @@ def on_torch(journal: Any) -> Any:
     )
 
     plan = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
-    _remember_makers()
+    _device._device_constructors()  # torch's list of what a default device applies to, as it is
     journal.json("torch", version=torch.__version__, cuda_build=torch.version.cuda)
     if not hasattr(torch.Tensor, "_use_count"):
         text = f"torch {torch.__version__} does not show what holds a gradient: some may count twice in a backward pass"
@@ -112,7 +113,7 @@ def on_torch(journal: Any) -> Any:
     _scaled_gradients(follower)
     _kept(compiling.run_uncompiled(lambda: follower.tell("compile")))
     _threads(follower)
-    _forks(follower)
+    os.register_at_fork(after_in_child=lambda: setattr(follower, "following", False))
     _optimizers(follower)
     if folder := os.environ.get("LEGROOM_REHEARSAL_FOLDER"):
         epochs.install(follower, folder, float(plan.get("looking_s") or 0))
@@ -121,13 +122,6 @@ def on_torch(journal: Any) -> Any:
     host_memory.zeros_are_fresh(torch, journal)
     dispatching.enter(follower)
     return follower
-
-
-def _remember_makers() -> None:
-    """Let torch list its functions that a default device applies to before some of them are replaced."""
-    from torch.utils import _device
-
-    _device._device_constructors()
 
 
 def _kept(block: Any) -> Any:
@@ -188,13 +182,6 @@ def _threads(follower: Any) -> None:
         begin_thread(self)
 
     threading.Thread._bootstrap_inner = bootstrap  # type: ignore[attr-defined]
-
-
-def _forks(follower: Any) -> None:
-    def stop() -> None:
-        follower.following = False
-
-    os.register_at_fork(after_in_child=stop)
 
 
 def _optimizers(follower: Any) -> None:

@@ -21,9 +21,11 @@ MAGIC = b"LGRH"
 VERSION = 1
 HEADER_BYTES = 64
 _START_BYTES = 1 << 26  # sparse: only what is written takes room
-_ALLOC = struct.Struct("<BIQQQQQIBBB")
-_FREE = struct.Struct("<BIQQQB")
-_HEAD = struct.Struct("<BI")
+HEADER = struct.Struct("<4sIQI")
+ALLOC = struct.Struct("<cIQQQQQIBBB")  # with the head of a record
+FREE = struct.Struct("<cIQQQB")
+HEAD = struct.Struct("<cI")
+SITE_NUMBER = struct.Struct("<I")
 _COMMITTED = struct.Struct("Q")  # native: written in one piece
 
 
@@ -40,7 +42,7 @@ class Journal:
         self._size = _START_BYTES
         self._at = HEADER_BYTES
         self._lock = threading.RLock()
-        self._map[:20] = struct.pack("<4sIQI", MAGIC, VERSION, 0, self.pid)
+        self._map[:20] = HEADER.pack(MAGIC, VERSION, 0, self.pid)
 
     def alloc(
         self, number: int, requested: int, rounded: int, figures: tuple[int, int], *, site: int, device: int = 0,
@@ -49,9 +51,9 @@ class Journal:
         """Write a request that was served; `figures` are allocated and reserved bytes after it, `label` is left out."""
         allocated, reserved = figures
         with self._lock:
-            at = self._room(_ALLOC.size)
-            _ALLOC.pack_into(
-                self._map, at, 65, _ALLOC.size - 5, number, requested, rounded, allocated, reserved, site, device,
+            at = self._room(ALLOC.size)
+            ALLOC.pack_into(
+                self._map, at, b"A", ALLOC.size - 5, number, requested, rounded, allocated, reserved, site, device,
                 phase, flags,
             )  # fmt: skip
             self._commit()
@@ -59,19 +61,19 @@ class Journal:
     def free(self, number: int, figures: tuple[int, int], device: int = 0) -> None:
         allocated, reserved = figures
         with self._lock:
-            _FREE.pack_into(self._map, self._room(_FREE.size), 70, _FREE.size - 5, number, allocated, reserved, device)
+            FREE.pack_into(self._map, self._room(FREE.size), b"F", FREE.size - 5, number, allocated, reserved, device)
             self._commit()
 
     def site(self, number: int, frames: list[list[Any]], module: str | None = None) -> None:
         content: list[Any] = list(frames) if module is None else [frames, module]
-        self._write(83, struct.pack("<I", number) + json.dumps(content).encode())
+        self._write(b"S", SITE_NUMBER.pack(number) + json.dumps(content).encode())
 
     def json(self, kind: str, **content: Any) -> None:
         content = {"kind": kind, "t": round(time.monotonic() - self._began, 6), **content}
-        self._write(74, json.dumps(content, default=str).encode())
+        self._write(b"J", json.dumps(content, default=str).encode())
 
-    def _write(self, kind: int, payload: bytes) -> None:
-        record = _HEAD.pack(kind, len(payload)) + payload
+    def _write(self, kind: bytes, payload: bytes) -> None:
+        record = HEAD.pack(kind, len(payload)) + payload
         with self._lock:
             at = self._room(len(record))
             self._map[at : at + len(record)] = record

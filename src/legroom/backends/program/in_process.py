@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, MutableMapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -234,15 +234,9 @@ class _Before:
         for kind, names in self._kinds:
             now = vars(kind)
             for name in [name for name in now if name not in names]:
-                _quietly(delattr, kind, name)
+                with suppress(AttributeError, TypeError):  # a few of C's classes allow no change, and were not changed
+                    delattr(kind, name)
             for name, value in names.items():
                 if now.get(name) is not value:
-                    _quietly(setattr, kind, name, value)
-
-
-def _quietly(change: Any, *arguments: Any) -> None:
-    """Change a class where it allows that: a few of C's do not, and were not changed."""
-    try:
-        change(*arguments)
-    except (AttributeError, TypeError):
-        return
+                    with suppress(AttributeError, TypeError):
+                        setattr(kind, name, value)
