@@ -22,7 +22,7 @@ DEEPEST = 6
 MOST_VALUES = 4096  # of an integer tensor that may be lengths
 MOST_KINDS = 24
 LEAST_LISTED, MOST_LISTED = 8, 20_000  # items of a list that is looked at
-_ITERATORS = frozenset(map(type, map(iter, ([], (), {}, {}.values(), {}.items()))))  # type: ignore[call-overload]
+_ITERATORS = frozenset(map(type, map(iter, ([], (), {}, {}.values(), {}.items()))))
 
 
 class BatchKinds:
