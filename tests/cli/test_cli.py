@@ -45,7 +45,7 @@ def test_help_and_arithmetic_import_nothing_heavy_and_nothing_that_a_run_names(w
         (("gameboy:default", "--vram", "2GiB"), False),
         (("gameboy:default", "--device", "cuda"), None),  # without a GPU's budget the verdict is open
     ],
-    ids=" ".join,
+    ids=lambda each: " ".join(each) if isinstance(each, tuple) else "",
 )
 def test_a_budget_decides_the_verdict_and_the_exit_code(words: tuple[str, ...], fits: bool | None) -> None:
     (run,) = predict_json(*words, "--mode", "arithmetic", code=1 if fits is False else 0)["runs"]
