@@ -109,7 +109,7 @@ class Journal:
 def _decoded(kind: bytes, record: bytes) -> Iterator[Record]:
     if kind == b"A":
         *numbers, flags = ALLOC.unpack(record)[2:]
-        yield Alloc(*numbers, bool(flags & 1))
+        yield Alloc(*(*numbers, bool(flags & 1)))
     elif kind == b"F":
         yield Free(*FREE.unpack(record)[2:])
     elif kind == b"S":
