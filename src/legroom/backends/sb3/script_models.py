@@ -150,6 +150,7 @@ class ScriptModels(Follower):
         self.models: list[Model] = []
         self.making: list[list[tuple[list[Any], dict[str, Any]]]] = []  # what subclasses under way give to their base
         self.changed_envs: list[tuple[Env, NotFollowed]] = []
+        self.together: list[tuple[Model, Model]] = []  # under two names of the same function or object
         self.evals: list[tuple[Env, dict[str, Any], int]] = []  # with the line of the call
         self.checkpoints: list[tuple[dict[str, Any], int]] = []
 
@@ -216,7 +217,10 @@ class ScriptModels(Follower):
 
     def write(self, inside: dict[Any, Any], key: Any, value: Any) -> None:
         super().write(inside, key, value)
-        if isinstance(value, Model) and not isinstance(inside, Names):
+        if isinstance(value, Model) and isinstance(inside, Names):
+            others = (each for each in inside.values() if isinstance(each, Model) and each is not value)
+            self.together += [(other, value) for other in others]
+        elif isinstance(value, Model):
             _doubt_kept_together(inside)
 
     def on_listcomp(self, node: Any, at: Any) -> Any:
@@ -251,6 +255,9 @@ class ScriptModels(Follower):
     def method(self, bound: Bound, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         model = bound.owner
         if not isinstance(model, Model):
+            of = model.maker.rpartition(".")[0] if isinstance(model, NotKnown) else ""
+            if bound.name == "learn" and _library_algorithm(of):  # DQN.load(...)
+                self.lose(node, "trains a model with the settings of the file that it is loaded from")
             return super().method(bound, args, kwargs, node)
         if bound.name == "learn":
             self.count_steps(model, args[0] if args else kwargs.get("total_timesteps"), node)
@@ -315,6 +322,10 @@ class ScriptModels(Follower):
             raise TooCostly(f"more than {MOST_STATEMENTS:,} statements", self.path)
         found: dict[str, Draft] = {}
         self.doubt_what_is_set()
+        for model, other in self.together:
+            if model.learned and other.learned and other.made is not None:  # memory is that of both
+                for each in (model, other):
+                    each.doubt(self.place(other.made, "makes a second model while the first is kept"))
         for model in self.models:
             line = model.draft.lines[("algo",)]
             env = model.env
