@@ -65,6 +65,11 @@ def children_of(node: ast.AST) -> list[ast.AST]:
     return found
 
 
+def last_name(func: ast.AST) -> str:
+    """Return the last name of what is called: `step` of `env.step`; empty for what has none."""
+    return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+
+
 def parse_module(text: str, path: str | None = None) -> ast.Module:
     """Return the syntax tree of `text`.
 

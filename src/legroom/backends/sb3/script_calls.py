@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from legroom.backends.sb3.script_envs import library_class, n_envs_of
-from legroom.backends.sb3.script_models import algorithm_named
+from legroom.backends.sb3.signatures import algorithm_named
 from legroom.reading.interpreter.script import Script, argument
 
 CALLBACKS = frozenset({

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from legroom.backends.base import find_algorithm
-from legroom.backends.sb3.signatures import SB3_ALGORITHMS
+from legroom.backends.sb3.signatures import SB3_ALGORITHMS, algorithm_named
 from legroom.model.draft import Draft, NotFollowed, get
 from legroom.model.spaces import KnownSpaces
 from legroom.reading.interpreter.effects import same
 from legroom.reading.interpreter.follower import MOST_STATEMENTS, Follower
 from legroom.reading.interpreter.gym_calls import Env
-from legroom.reading.interpreter.script import last_name
 from legroom.reading.interpreter.values import (
     OPEN,
     Bound,
@@ -37,7 +36,7 @@ from legroom.reading.interpreter.values import (
 )
 from legroom.reading.known_spaces import wrapped
 from legroom.reading.reading_budget import TooCostly, pay
-from legroom.reading.source import nodes_of, parse_module, walk
+from legroom.reading.source import last_name, nodes_of, parse_module, walk
 from legroom.reading.validating import is_harmless
 from legroom.reading.yamls import Key
 
@@ -120,12 +119,6 @@ def drafts(text: str, path: str) -> list[Draft]:
     models.follow(tree)
     models.follow_uncalled(_has_constructor)
     return models.finished()
-
-
-def algorithm_named(symbol: str) -> str | None:
-    """Return the algorithm a name stands for: `PPO`, `sb3.PPO`, `sb3_contrib.ppo_mask.MaskablePPO`."""
-    name = symbol.rpartition(".")[2]
-    return name if any(algorithm.name == name for algorithm in SB3_ALGORITHMS) else None
 
 
 def _library_algorithm(symbol: str) -> str | None:

@@ -10,12 +10,13 @@ import ast
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
+from typing import Any
 
-from legroom.backends.sb3.script_models import algorithm_named
+from legroom.backends.sb3.signatures import algorithm_named
 from legroom.errors import BadInput
 from legroom.machine.child_process import run_file
 from legroom.model.run import Run
-from legroom.reading.interpreter.script import Script, last_name, read_script
+from legroom.reading.source import last_name
 from legroom.reading.user_files import read_text
 
 FEW_NUMBERS = 100_000  # less than the smallest segment of a GPU's allocator
@@ -39,6 +40,8 @@ def beside_the_run(run: Run) -> str:
 
 
 def _places(file: Path) -> Iterator[tuple[Path, int, str]]:
+    from legroom.reading.interpreter.script import read_script  # few runs are of a script
+
     try:
         script = read_script(read_text(str(file)), str(file))
     except BadInput:
@@ -48,10 +51,10 @@ def _places(file: Path) -> Iterator[tuple[Path, int, str]]:
         yield from ((Path(each.path), line, what) for line, what in placed)
 
 
-def _traced_classes(script: Script) -> set[str]:
+def _traced_classes(script: Any) -> set[str]:
     """Return the classes that belong to networks, policies and algorithms, those that derive from one of them too."""
     bases = {cls.name: {base.rpartition(".")[2] for base in script.bases(cls)} for cls in script.classes}
-    return {cls for cls, names in bases.items() if any(name.endswith(_TRACED) or _is_algorithm(name) for name in names)}
+    return {cls for cls, names in bases.items() if any(each.endswith(_TRACED) or _is_algorithm(each) for each in names)}
 
 
 def _is_algorithm(name: str) -> bool:

@@ -57,3 +57,9 @@ SB3_ALGORITHMS: tuple[Algorithm, ...] = (
     Algorithm("CrossQ", "sb3", _CONTRIB, "off-policy", defaults(
         _SAC, drop="tau target_update_interval", learning_rate=1e-3, policy_delay=3)),
 )  # fmt: skip
+
+
+def algorithm_named(symbol: str) -> str | None:
+    """Return the algorithm a name stands for: `PPO`, `sb3.PPO`, `sb3_contrib.ppo_mask.MaskablePPO`."""
+    name = symbol.rpartition(".")[2]
+    return name if any(algorithm.name == name for algorithm in SB3_ALGORITHMS) else None

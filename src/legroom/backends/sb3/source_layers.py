@@ -25,10 +25,7 @@ from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace
 from legroom.model.workload import Extractor, Net
 from legroom.named_runs import workloads
-from legroom.reading.interpreter.evaluator import fold
-from legroom.reading.interpreter.script import last_name
-from legroom.reading.interpreter.values import Unfoldable
-from legroom.reading.source import parse_module
+from legroom.reading.source import last_name, parse_module
 from legroom.reading.user_files import read_text
 
 KEEPS_INPUT = frozenset({"GELU", "SiLU", "ELU", "LeakyReLU", "Softplus", "Mish", "SELU", "Dropout", "Dropout2d"})
@@ -168,6 +165,9 @@ class _Row:
 
     def _number(self, node: ast.expr) -> int | None:
         """Return the whole number that an expression is, None where it is none or not known."""
+        from legroom.reading.interpreter.evaluator import fold  # few runs have such a source
+        from legroom.reading.interpreter.values import Unfoldable
+
         try:
             value = fold(node, self.names)
         except Unfoldable:

@@ -12,9 +12,9 @@ from legroom.checking.rule_helpers import of_ram, ram_limit, script_rule, subjec
 from legroom.checking.torch_sources import loops_of, method_calls, networks, steps_environment
 from legroom.model.rule import Found, Subject
 from legroom.reading.interpreter.known_values import integer_of, value_of
-from legroom.reading.interpreter.script import Script, argument, dotted, last_name
+from legroom.reading.interpreter.script import Script, argument, dotted
 from legroom.reading.interpreter.values import Unfoldable
-from legroom.reading.source import walk
+from legroom.reading.source import last_name, walk
 from legroom.units import format_size
 
 _OBSERVED = re.compile(r"(^|_)(obs|observations?|states?|frames?|images?|screens?|pixels)(_|\d|$)", re.I)

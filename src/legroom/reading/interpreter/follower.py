@@ -30,7 +30,7 @@ from legroom.reading.interpreter.evaluator import OPERATORS, binary
 from legroom.reading.interpreter.file_calls import FileRef, Loaded, file_method, hydra_config
 from legroom.reading.interpreter.gym_calls import ENV_CALLS, Env, is_foreign, is_space, wrapped_by_library
 from legroom.reading.interpreter.scopes import imported_module, is_main_guard
-from legroom.reading.interpreter.script import dotted, last_name
+from legroom.reading.interpreter.script import dotted
 from legroom.reading.interpreter.values import (
     LONGEST,
     OPEN,
@@ -52,7 +52,7 @@ from legroom.reading.interpreter.values import (
     plain,
 )
 from legroom.reading.reading_budget import pay
-from legroom.reading.source import module_file, nodes_of, parse_module, walk
+from legroom.reading.source import last_name, module_file, nodes_of, parse_module, walk
 from legroom.reading.user_files import read_text
 
 DEEPEST_CALL = 12

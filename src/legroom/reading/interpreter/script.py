@@ -21,7 +21,7 @@ from legroom.backends.base import backends
 from legroom.errors import BadInput
 from legroom.reading.interpreter.scopes import Binding, Scopes, imported_module
 from legroom.reading.reading_budget import pay
-from legroom.reading.source import KEPT_TREES, module_file, nodes_of, parse_module
+from legroom.reading.source import KEPT_TREES, last_name, module_file, nodes_of, parse_module
 from legroom.reading.user_files import read_text
 
 MOST_MODULES = 40  # beside the script that are followed
@@ -312,11 +312,6 @@ def dotted(node: ast.AST) -> str | None:
         base = dotted(node.value)
         return None if base is None else f"{base}.{node.attr}"
     return None
-
-
-def last_name(func: ast.AST) -> str:
-    """Return the last name of what is called: `step` of `env.step`; empty for what has none."""
-    return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
 
 
 def read_script(text: str, path: str) -> Script:
