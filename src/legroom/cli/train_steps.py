@@ -99,8 +99,7 @@ def _with_options(run: Run, asked: TrainCommand) -> Run:
         raise BadInput(f"{run.name} has no total_timesteps", path=run.source, hint="--timesteps N")
     if asked.device not in ("", "cpu", "cuda", "auto"):
         raise BadInput(f"--device {asked.device!r} is not known", hint="cpu, cuda or auto")
-    if asked.device:
-        run = run.replace(device=asked.device)
+    run = run.replace(device=asked.device) if asked.device else run
     return run if asked.seed is None else run.replace(seed=asked.seed)
 
 
@@ -121,8 +120,7 @@ class Terminal:
         while sys.stdin.isatty() and sys.stderr.isatty() and not self._quiet:
             sys.stderr.write(f"{question} [Y/n]: ")
             sys.stderr.flush()
-            line = sys.stdin.readline()
-            if not line:  # Ctrl-D
+            if not (line := sys.stdin.readline()):  # Ctrl-D
                 raise KeyboardInterrupt
             if (answer := line.strip().lower()) in ("", "y", "yes", "n", "no"):
                 return answer[:1] != "n"
