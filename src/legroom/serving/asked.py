@@ -40,7 +40,6 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKETS = re.compile(r"[\[\]{}]")
 _LONG_NUMBER = re.compile(rf"\d{{{LONGEST_NUMBER + 1}}}")
 CONFIGS = (".yaml", ".yml", ".json")
-PASTED = {"python": "train.py", "config": "run.yaml"}
 REHEARSE = "any PyTorch program: legroom predict -- python train.py"
 ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "Classic control": ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"),
@@ -202,14 +201,13 @@ def recognise(text: str, name: str = "") -> Recognised:
     text = decode(text.encode("utf-8", "replace"), name or "the text")
     suffix = name.lower()[name.rfind(".") :] if "." in name else ""
     if suffix == ".py" or (suffix not in CONFIGS and _is_script(text)):
-        return Recognised(runs=_script(text, name or PASTED["python"]))
-    if suffix in CONFIGS:
-        return Recognised(runs=_config(text, name))
-    explained = explain(text)
-    if explained.recognised:
-        return Recognised(explanation=explained)
-    if _is_mapping(text):
-        return Recognised(runs=_config(text, PASTED["config"]))
+        return Recognised(runs=_script(text, name or "train.py"))
+    if suffix not in CONFIGS:
+        explained = explain(text)
+        if explained.recognised:
+            return Recognised(explanation=explained)
+    if suffix in CONFIGS or _is_mapping(text):
+        return Recognised(runs=tuple((run, []) for run in read_given(text, name if suffix in CONFIGS else "run.yaml")))
     raise BadInput(
         "no script, run file or out-of-memory error recognised",
         hint="paste the whole file, or the whole error with its traceback",
@@ -223,10 +221,6 @@ def _is_script(text: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return any(isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef) for node in tree.body)
-
-
-def _config(text: str, name: str) -> tuple[tuple[Run, list[str]], ...]:
-    return tuple((run, []) for run in read_given(text, name))
 
 
 def _script(text: str, name: str) -> tuple[tuple[Run, list[str]], ...]:
@@ -295,8 +289,7 @@ def _policy(run: Run) -> str | None:
 def with_spaces(run: Run) -> tuple[Run, str | None]:
     """Return the run, with assumed spaces where nothing but its environment would tell them, and what was assumed."""
     backend = backend_of(run)
-    known = run if run.env.spaces else backend.predictor.prepared(run, "arithmetic", lambda text: None)
-    if known.env.spaces is not None:
+    if (run.env.spaces or backend.predictor.prepared(run, "arithmetic", lambda text: None).env.spaces) is not None:
         return run, None
     pictures = run.policy.name == "CnnPolicy"
     seen = {"type": "box", "shape": [84, 84, 3] if pictures else [64], "dtype": "uint8" if pictures else "float32"}

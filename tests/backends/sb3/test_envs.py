@@ -69,7 +69,9 @@ def test_a_box_holds_its_bounds():
 def test_instances_are_counted_where_they_live():
     inside = named(bill(make(n_envs=3, nbytes=1000)))["env.instance"]
     assert (inside.total, inside.place) == (3000, Place.HOST)
-    measured = named(bill(make(n_envs=3, workers="subproc"), env_nbytes=500))["env.instance"]
+    measured = named(bill(make(n_envs=3, workers="subproc"), env=EnvMemory(0, first=500, more=500, mapped=0)))[
+        "env.instance"
+    ]
     assert (measured.total, measured.place, measured.known) == (1500, Place.WORKER, Known.MEASURED)
 
 

@@ -119,8 +119,8 @@ def _outputs(run: Run) -> int:
 
 
 def _base(name: str, figures: RayFigures, figure: str, why: str, place: Place = Place.HOST) -> Item:
-    error = figures.errors.get(figure, 0)
-    return Item(name, getattr(figures, figure), place, why, known=figures.known, error=error)
+    nbytes = figures.nbytes[figure]
+    return Item(name, nbytes, place, why, known=figures.known, error=int(figures.error * nbytes))
 
 
 def _ray_items(figures: RayFigures) -> Iterator[Item]:

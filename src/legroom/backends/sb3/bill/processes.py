@@ -114,7 +114,7 @@ def envs_items(run: Run, evidence: Evidence) -> Iterator[Item]:
     yield from script_items(run, evidence)
 
     bounds = bounds_nbytes(observation)
-    measured = evidence.env_nbytes is not None or (evidence.env is not None and evidence.env.known is Known.MEASURED)
+    measured = evidence.env is not None and evidence.env.known is Known.MEASURED
     if not measured or run.env.nbytes is not None:  # else they were measured with the instance
         yield Item("env.space bounds", bounds, place, "low, high and two masks per Box, in every instance", count=envs)
     in_trainer = wrapper_bounds_nbytes(run) + (bounds if in_worker else 0)
@@ -165,10 +165,6 @@ def instance_items(prefix: str, run: Run, evidence: Evidence, workers: str, envs
         if prefix == "eval":
             env = _beside(env, same_process=workers == run.env.workers == "dummy")
         yield from _instances(prefix, env, workers, envs, processes)
-    elif evidence.env_nbytes is not None:
-        nbytes, why = evidence.env_nbytes, "measured by building one"
-        error = nbytes // 10
-        yield Item(f"{prefix}.instance", nbytes, place, why, count=envs, known=Known.MEASURED, error=error)
     if evidence.env_not_built:
         why = "what it imports and holds: unknown, it was not built"
         yield Item(f"{prefix}.not seen", 0, place, why, count=processes, known=Known.DEFAULT, error=NOT_SEEN_ERROR)
