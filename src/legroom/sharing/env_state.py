@@ -267,7 +267,7 @@ def _restore_generator(generator: np.random.Generator | None, state: dict[str, A
 
 
 def _name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+    return getattr(kind, "saved_as", f"{kind.__module__}.{kind.__qualname__}")
 
 
 class EpisodeStatistics(gym.Wrapper[Any, Any, Any, Any]):
@@ -279,6 +279,8 @@ class EpisodeStatistics(gym.Wrapper[Any, Any, Any, Any]):
     Attributes:
         form: what observations are held against; None where whoever stores them does that.
     """
+
+    saved_as = "legroom.sharing.statistics.EpisodeStatistics"  # in checkpoints since 0.2, wherever it is
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
