@@ -21,17 +21,8 @@ from .card_storages import CardStorages, Record, graph_task
 from .conv_scratch import CONVOLUTIONS, laid_out
 from .cuda_reduce import Card as Shape
 from .doubts import doubt_of
-from .fake_tensors import (
-    _ASK as ASK,
-)
-from .fake_tensors import (
-    _OUT_OF_PLACE,
-    _follow,
-    _kept_in_place,
-    _recipe,
-    _tensors,
-    is_meta,
-)
+from .fake_tensors import _ASK as ASK
+from .fake_tensors import _OUT_OF_PLACE, _follow, _kept_in_place, _recipe, _tensors, is_meta
 from .library_memory import NAMES, LibraryMemory
 from .op_scratch import Call
 from .operator_arguments import META, NUMBERS_MATTER, concerned, constants, describe, hollowed, zeros

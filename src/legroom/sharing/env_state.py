@@ -327,11 +327,7 @@ class EpisodeStatistics(gym.Wrapper[Any, Any, Any, Any]):
         return capture(self)
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Put everything back to where `get_state` was called.
-
-        Raises:
-            BadInput: the state is that of another chain of wrappers.
-        """
+        """Put everything back to where `get_state` was called; raises as `restore`."""
         restore(self, state)
 
     def own_state(self) -> dict[str, Any]:

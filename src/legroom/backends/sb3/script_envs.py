@@ -12,15 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from legroom.reading.interpreter.asker import (
-    DEEPEST,
-    Asker,
-    attribute_stores,
-    integer_of,
-    length_of,
-    range_of,
-    text_of,
-)
+from legroom.reading.interpreter.asker import DEEPEST, Asker, attribute_stores, integer_of, length_of, range_of, text_of
 from legroom.reading.interpreter.scopes import Binding
 from legroom.reading.interpreter.script import Definition, Script, argument, dotted, has_hidden_arguments
 from legroom.reading.interpreter.values import NotKnown
