@@ -267,7 +267,9 @@ def _restore_generator(generator: np.random.Generator | None, state: dict[str, A
 
 
 def _name(kind: type) -> str:
-    return getattr(kind, "saved_as", f"{kind.__module__}.{kind.__qualname__}")
+    """Return the name under which states know a class, wherever it stands by now."""
+    name: str = vars(kind).get("name_in_states", f"{kind.__module__}.{kind.__qualname__}")
+    return name
 
 
 class EpisodeStatistics(gym.Wrapper[Any, Any, Any, Any]):
@@ -280,7 +282,7 @@ class EpisodeStatistics(gym.Wrapper[Any, Any, Any, Any]):
         form: what observations are held against; None where whoever stores them does that.
     """
 
-    saved_as = "legroom.sharing.statistics.EpisodeStatistics"  # in checkpoints since 0.2, wherever it is
+    name_in_states = "legroom.sharing.statistics.EpisodeStatistics"  # where checkpoints have it from
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
@@ -327,7 +329,11 @@ class EpisodeStatistics(gym.Wrapper[Any, Any, Any, Any]):
         return capture(self)
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Put everything back to where `get_state` was called; raises as `restore`."""
+        """Put everything back to where `get_state` was called.
+
+        Raises:
+            BadInput: the state is that of another chain of wrappers.
+        """
         restore(self, state)
 
     def own_state(self) -> dict[str, Any]:

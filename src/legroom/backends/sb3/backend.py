@@ -33,17 +33,9 @@ class Sb3Reader(base.BackendReader):
     script_drafts = lazily(f"{ROOM}.script_models:drafts")
     adopt_words = lazily(f"{ROOM}.vocabulary:adopt_words")
     translate_hyperparams = lazily(f"{ROOM}.vocabulary:translate_minibatches")
+    run_of_object = lazily(f"{ROOM}.constructor_calls:run_of_object")
 
     file_kinds = lazily(f"{ROOM}.sections:FILE_KINDS")
-
-    def run_of_object(self, what: Any, arguments: Mapping[str, Any] | None) -> Run | None:
-        if isinstance(what, Mapping):
-            from legroom.backends.sb3.recorded_calls import run_from_record
-
-            return run_from_record(what)
-        with needs("sb3", what="predicting a live model" if arguments is None else "predicting a constructor's call"):
-            from legroom.backends.sb3.constructor_calls import run_from_call, run_from_model
-        return run_from_model(what) if arguments is None else run_from_call(what, **arguments)
 
 
 class Sb3Predictor(base.BackendPredictor):

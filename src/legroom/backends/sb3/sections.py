@@ -63,23 +63,22 @@ class SectionsFile(FileKind):
         return _algorithm(data) is not None and _is_sb3(data)
 
     def drafts(
-        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
-    ) -> list[Draft]:
-        """Return the one run of the file.
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None,
+        problems: list[BadInput] | None = None,
+    ) -> list[Draft]:  # fmt: skip
+        """Return the one run of the file; where problems are collected, only if it says whose it is.
+
+        People's own PPO has SB3's words for its settings too.
 
         Raises:
             BadInput: an entry of it is asked for.
         """
+        if problems is not None and not _says_sb3(data):
+            return []
         found = _algorithm(data)
         if found is None:
             raise BadInput("no algorithm found in this file", path=path, hint="--set algo=PPO")
         return only_entry([_draft(found, data, lines, path)], entry, path)
-
-    def lenient_drafts(
-        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
-    ) -> tuple[list[Draft], list[BadInput]]:
-        """Return the run where the file says whose it is: people's own PPO has SB3's words for its settings too."""
-        return (self.drafts(data, lines, path, entry=entry, algo=algo), []) if _says_sb3(data) else ([], [])
 
 
 def _algorithm(data: dict[Any, Any]) -> tuple[Algorithm, Key] | None:
