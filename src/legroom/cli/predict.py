@@ -12,15 +12,7 @@ from typing import Any
 
 from legroom.cli.budgets import chosen_budget, place_of
 from legroom.cli.commands import PredictCommand
-from legroom.cli.output import (
-    check_writable,
-    job_text,
-    jobs_of,
-    show,
-    unknown_run,
-    unseen_line,
-    unseen_run,
-)
+from legroom.cli.output import check_writable, job_text, jobs_of, show, unknown_run, unseen_line, unseen_run
 from legroom.cli.overrides import split_settings, told_notes, with_backend
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, NotKnownYet, Unseen
 from legroom.fitting.predictor import predict_all

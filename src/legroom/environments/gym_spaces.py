@@ -11,15 +11,7 @@ import numpy as np
 from gymnasium import spaces as gym
 
 from legroom.errors import BadInput
-from legroom.model.spaces import (
-    DTYPES,
-    BoxSpace,
-    DictSpace,
-    DiscreteSpace,
-    MultiBinarySpace,
-    MultiDiscreteSpace,
-    Space,
-)
+from legroom.model.spaces import DTYPES, BoxSpace, DictSpace, DiscreteSpace, MultiBinarySpace, MultiDiscreteSpace, Space
 
 
 def to_gymnasium(space: Space) -> gym.Space[Any]:

@@ -1,8 +1,7 @@
 """What lean rollout and replay buffers have in common: columns of observations, small arrays, sizes, saving, tensors.
 
-Decoded batches become tensors without a copy on the CPU, and go through page-locked memory to a GPU, which fetches a
-batch while Python goes on. What it fetches is referred to from here until it is there, so that `Outputs` does not hand
-the same memory out again.
+Decoded batches become tensors without a copy on the CPU, and go through page-locked memory to a GPU. What it fetches
+while Python goes on is referred to from here, so that `Outputs` does not hand the same memory out again.
 """
 
 import threading

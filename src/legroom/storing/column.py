@@ -53,7 +53,6 @@ class Observations:
 
     @property
     def stack(self) -> FrameStack:
-        """How observations are cut into frames."""
         return self.finder.found
 
     def breakdown(self) -> dict[str, int]:

@@ -221,10 +221,8 @@ def _read(path: Path) -> tuple[list[str], list[Row]]:
 class TrainingLog:
     """Rows of figures by step, in both files.
 
-    A log that cannot be written, on a full disk as a rule, is said once and is no reason to stop.
-
-    Args:
-        resumed_from: rows beyond this step are dropped: they will be logged again.
+    Rows beyond the step that is resumed from are dropped: they will be logged again. A log that cannot be written, on a
+    full disk as a rule, is said once and is no reason to stop.
     """
 
     def __init__(self, out: Path, *, resumed_from: int, say: Callable[[str], None]) -> None:

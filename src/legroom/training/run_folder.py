@@ -217,11 +217,7 @@ class RunFolder:
         return None if data is None else _run_of(data, self.path / RUN)
 
     def asked(self) -> Run | None:
-        """Return the run as it was asked for when the training began; None where none was begun.
-
-        Raises:
-            BadInput: as `run`.
-        """
+        """Return the run as it was asked for when the training began, None where none was begun; raises as `run`."""
         data = self._run_data()
         return None if data is None else _run_of(data.get(ASKED, data), self.path / RUN)
 

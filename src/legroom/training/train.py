@@ -410,8 +410,7 @@ def _items(predicted: Predicted | None, measured: Mapping[str, int]) -> tuple[Me
     """Return the predicted items beside what was measured of them; workers count as one."""
     if predicted is None:
         return ()
-    items = [MeasuredItem(name, nbytes, measured.get(name)) for name, nbytes in predicted.items]
-    return tuple(items)
+    return tuple(MeasuredItem(name, nbytes, measured.get(name)) for name, nbytes in predicted.items)
 
 
 def _newest(directory: Path) -> Checkpoint | None:
