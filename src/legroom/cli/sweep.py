@@ -70,7 +70,7 @@ def run(
     settings: options.Settings = None,
     json: options.Json = False,
 ) -> int:
-    """Train a grid of settings on Ray Tune, as many trials at once as memory allows.
+    """Train a grid of settings on Ray, as many trials at once as memory allows.
 
     Each trial is a training of its own in DIR/trials/NNN, with checkpoints. A trial that takes more memory than
     predicted is run again with what was measured; one that fails does not end the sweep. After Ctrl-C, trials write

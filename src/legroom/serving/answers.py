@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from typing import Any
 
 from legroom import __version__
 from legroom.errors import BadInput, LegroomError
+from legroom.machine import probe
 from legroom.machine.gpu_table import GPUS
 from legroom.model.run import Run
 from legroom.named_runs import run_names, workloads
@@ -27,12 +29,11 @@ from legroom.rendering.page import body as body_of
 from legroom.rendering.run_file import run_file
 from legroom.serving import planning
 from legroom.serving.choices import choices, chosen_run, with_spaces
-from legroom.serving.controls import controls_of
+from legroom.serving.controls import controls_of, turned_settings
 from legroom.serving.following import told_of
 from legroom.serving.guard import Refused
-from legroom.serving.questions import Here, Place, parse_json, place_asked, plain_run, run_asked
-from legroom.serving.recognising import recognise
-from legroom.serving.tracer import place_options, turned_settings
+from legroom.serving.questions import Here, Place, parse_json, place_asked, place_options, plain_run, run_asked
+from legroom.serving.recognising import command_in, recognise
 from legroom.units import format_size
 
 # Address space beyond what the imports took: what readings may hold, as much again for what is made of it, and
@@ -41,6 +42,7 @@ MOST_ADDRESSES = 4 * MOST_BYTES
 MOST_SECONDS = 8.0  # of processor time
 LONGEST_NAME = 120
 PLACE = ("ram", "vram", "gpu", "device", "reserve")
+TRUSTING = ("--mode auto --trust traces it", "“Trust this code” traces it, in runs that legroom ui was started with")
 JSON, YAML = "application/json", "application/yaml"
 Query = Mapping[str, str]
 Answer = Callable[[bytes, Query, Here], tuple[str, str]]
@@ -89,6 +91,8 @@ def _read(body: bytes, query: Query, here: Here) -> tuple[str, str]:
     found = recognise(text, name.replace("\\", "/").rpartition("/")[2])
     if found.explanation is not None:
         return JSON, _text({"explanation": body_of(explanation_document(found.explanation), level=3)})
+    if found.command:
+        return JSON, _text({"command": shlex.join(found.command), "folder": str(Path.cwd())})
     return JSON, _text({"runs": [shown(run, unknown) for run, unknown in found.runs]})
 
 
@@ -173,17 +177,43 @@ def _named_run(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, st
     return JSON, _text(shown(read(name)))
 
 
-def _trace(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
-    """How a run that the page was started with is traced as it is turned: `{"name": …, "run": …}`."""
+def _job(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
+    """The words of the command that answers: `{"command": …}`, or `{"name": …, "run": …}` of a run started with.
+
+    `trust` imports its own code, `fit` fits it; otherwise it is traced.
+    """
     asked = mapping(body)
-    name = asked.get("name")
-    if not isinstance(name, str) or name not in own["started"]:
-        raise Refused(403, "only runs that legroom ui was started with are traced (legroom ui RUN)")
     place_asked(asked, here.machine())
-    run_asked(asked.get("run"))  # says what cannot be, before a child is started for it
     place = {key: asked[key] for key in PLACE if asked.get(key) is not None}
-    options = [*place_options(place), *turned_settings(run_asked(own["started"][name]), asked.get("run"))]
-    return JSON, _text({"name": name, "place": place, "options": options})
+    if "command" in asked:
+        command = command_in(str(asked["command"]))
+        if not command:
+            raise BadInput("no command that starts a program", hint="python train.py")
+        return JSON, _text({"words": ["predict", *place_options(place), "--", *command], "executes": True})
+    name, trust = asked.get("name"), asked.get("trust") is True
+    if not isinstance(name, str) or name not in own["started"]:
+        raise Refused(403, "only runs that legroom ui was started with are built (legroom ui RUN)")
+    run_asked(asked.get("run"))  # says what cannot be, before a child is started for it
+    target, turned = own["targets"][name], list(turned_settings(run_asked(own["started"][name]), asked.get("run")))
+    if trust and asked.get("fit") is True:
+        prices = {"allow": asked["allow"]} if "allow" in asked else {}
+        return JSON, _text(
+            {"words": ["fit", json.dumps({**place, **prices, "target": target, "turned": turned})], "executes": True}
+        )
+    settings = [word for key, value in turned for word in ("--set", f"{key}={value}")]
+    words = ["predict", "--mode=trace", *(["--trust"] if trust else []), target, *place_options(place), *settings]
+    return JSON, _text({"words": words, "executes": trust})
+
+
+def fit_trusted() -> None:
+    """Print what Fit answers for a run whose own code is imported: `{"target": …, "turned": […], …}`."""
+    asked = json.loads(sys.argv[1])
+    try:
+        run = read(asked["target"], overrides=[(key, value) for key, value in asked["turned"]])
+        answer = planning.fit_answer(run, place_asked(asked, probe()), asked, trust=True)
+    except LegroomError as error:
+        raise SystemExit(str(error)) from None
+    sys.stdout.write(f"\n{json.dumps(answer)}\n")  # the last line: the user's modules may print as well
 
 
 def _follow(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
@@ -203,7 +233,7 @@ ANSWERS: Mapping[str, Answer] = {
 OWN_ANSWERS: Mapping[str, OwnAnswer] = {
     "/api/start": _start,
     "/api/run": _named_run,
-    "/api/trace": _trace,
+    "/api/job": _job,
     "/api/follow": _follow,
 }
 
@@ -231,9 +261,11 @@ def _answer(asked: dict[str, Any], here: Here) -> dict[str, Any]:
     except Refused as refused:
         return {"status": refused.status, "text": str(refused)}
     except LegroomError as error:
-        return {"status": 400, "text": str(error)}
+        return {"status": 400, "text": str(error).removeprefix("the page: ").replace(*TRUSTING)}
     except Exception as error:  # said by the page, which goes on
         return {"status": 500, "text": f"{type(error).__name__}: {str(error)[:200]}"}
+    if asked["path"] != "/api/predict":  # which answers as the command does
+        text = text.replace(*TRUSTING)
     return {"status": 200, "kind": kind, "text": text}
 
 

@@ -6,7 +6,8 @@ of `MemorySpec`, and the knobs with their prices. A new hyperparameter or knob i
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+import json
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any, Literal, get_args, get_type_hints
@@ -31,6 +32,7 @@ MEMORY_DEPENDS_ON = (
     "max_replay_size", "num_updates_per_batch", "grad_updates_per_step", "gradient_steps", "train_freq",
 )  # fmt: skip
 ON_GPU_ONLY = ("expandable_segments",)
+MOST_WIDTHS = 64
 STEPS_OF_RETURNS = "n-step returns"
 SIZES = ("memory.max_bytes",)
 
@@ -190,3 +192,36 @@ def _priced(control: Control, backend: Backend) -> Control:
     knob = knob_named(control["key"], backend) if control["label"] != STEPS_OF_RETURNS else None
     on_gpu = {"gpu_only": True} if control["key"].partition(".")[2] in ON_GPU_ONLY else {}
     return ({} if knob is None else {"price": knob.unprobed_price, "say": knob.say}) | on_gpu
+
+
+def turned_settings(run: Run, data: Any) -> Iterator[tuple[str, str]]:
+    """Yield key and value of every setting of the run that was turned in the data."""
+    before = run.model_dump(exclude_defaults=True)
+    for key, control in control_by_key(run).items():
+        value = _at(data, key)
+        if value == _at(before, key) or not _is_plain(value, control):
+            continue
+        yield key, json.dumps(value)
+
+
+def _at(data: Any, key: str) -> Any:
+    for name in key.split("."):
+        data = data.get(name) if isinstance(data, dict) else None
+    return data
+
+
+def _is_plain(value: Any, control: Mapping[str, Any]) -> bool:
+    match control["kind"]:
+        case "choice":
+            return value is None or value in control["choices"]
+        case "flag":
+            return value is None or isinstance(value, bool)
+        case "widths":
+            return isinstance(value, list) and len(value) <= MOST_WIDTHS and all(_is_number(each) for each in value)
+        case "text":
+            return False  # schedules and the like, which memory does not depend on
+    return value is None or _is_number(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from json import dumps
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any
 
 from legroom.errors import LegroomError
@@ -50,11 +51,15 @@ class Started:
 
 @dataclass(frozen=True)
 class Settings:
-    """All that a server is told; `folders` are resolved, so that a path can be held against them."""
+    """All that a server is told; `folders` are resolved, so that a path can be held against them.
+
+    Other users of the machine reach the page as well: requests that execute code have to know the `key`.
+    """
 
     port: int = DEFAULT_PORT
     started: tuple[Started, ...] = ()
     folders: tuple[Path, ...] = ()
+    key: str = field(default_factory=lambda: token_urlsafe(16))
 
 
 class Refused(LegroomError):

@@ -14,6 +14,7 @@ from legroom.errors import BadInput
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.priced import priced
 from legroom.fitting.search import fit
+from legroom.model.evidence import Mode
 from legroom.model.plan import PRICES
 from legroom.model.prediction import Prediction
 from legroom.model.run import Run
@@ -79,8 +80,11 @@ def _told(prediction: Prediction) -> dict[str, Any]:
     }
 
 
-def fit_answer(run: Run, where: Where, asked: Mapping[str, Any]) -> dict[str, Any]:
+def fit_answer(run: Run, where: Where, asked: Mapping[str, Any], *, trust: bool = False) -> dict[str, Any]:
     """Return the plan that makes the run fit, knob by knob, the run that came out and its file.
+
+    Args:
+        trust: import the run's own code, and measure; otherwise by arithmetic.
 
     Raises:
         BadInput: a price that is none; a run that breaks a rule no knob mends; a card without a size.
@@ -88,7 +92,8 @@ def fit_answer(run: Run, where: Where, asked: Mapping[str, Any]) -> dict[str, An
     allow = asked.get("allow", list(PRICES))
     if not isinstance(allow, list) or not all(isinstance(price, str) and price in PRICES for price in allow):
         raise BadInput("allow must be a list of prices", hint=", ".join(PRICES))
-    predictor = Predictor(run, where.machine, mode="arithmetic", device=where.device)
+    mode: Mode = "auto" if trust else "arithmetic"
+    predictor = Predictor(run, where.machine, mode=mode, device=where.device, trust=trust)
     plan = fit(predictor.run, where.budget, predictor, allow=allow)
     return plan_data(plan) | {
         "legroom": JSON_VERSION,

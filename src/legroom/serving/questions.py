@@ -9,7 +9,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -78,6 +78,17 @@ def place_asked(asked: Mapping[str, Any], machine: Machine) -> Place:
         budget = replace(budget, vram=parse_size(vram, what="vram"), vram_origin="given")
     wanted: Any = device or ("cuda" if vram or gpu else None)
     return Place(machine, budget, wanted, machine.gpus[0].name if machine.gpus else None)
+
+
+def place_options(asked: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options of `legroom predict` for a place that `place_asked` has read."""
+    for name in ("ram", "vram", "gpu"):
+        if asked.get(name):
+            yield f"--{name}={asked[name]}"
+    if asked.get("device") == "cpu":
+        yield "--cpu-only"
+    if asked.get("reserve"):
+        yield f"--reserve={asked['reserve']}"
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""What a text that was pasted or dropped is: a script, a run file, or the log of a failure.
+"""What a text that was pasted or dropped is: a script, a run file, the log of a failure, or a command line.
 
 A file is taken by its name; a pasted text has none, so its content decides. Nothing of it is executed or imported, and
 no file that it names is read.
@@ -7,6 +7,8 @@ no file that it names is read.
 from __future__ import annotations
 
 import ast
+import re
+import shlex
 from dataclasses import dataclass
 
 from legroom.errors import BadInput
@@ -18,6 +20,7 @@ from legroom.reading.user_files import decode
 
 CONFIGS = (".yaml", ".yml", ".json")
 PASTED = {"python": "train.py", "config": "run.yaml"}
+STARTERS = re.compile(r"(?:.*/)?(?:python[\d.]*|torchrun|accelerate|uv|poetry|pixi)")  # begin a command line
 REHEARSE = "any PyTorch program: legroom predict -- python train.py"
 
 
@@ -27,6 +30,7 @@ class Recognised:
 
     runs: tuple[tuple[Run, list[str]], ...] = ()
     explanation: Explanation | None = None
+    command: tuple[str, ...] = ()
 
 
 def recognise(text: str, name: str = "") -> Recognised:
@@ -39,6 +43,8 @@ def recognise(text: str, name: str = "") -> Recognised:
         BadInput: it is nothing of the sort, or something in it cannot be.
     """
     text = decode(text.encode("utf-8", "replace"), name or "the text")
+    if not name and (command := command_in(text)):
+        return Recognised(command=command)
     suffix = name.lower()[name.rfind(".") :] if "." in name else ""
     if suffix == ".py" or (suffix not in CONFIGS and _is_script(text)):
         return Recognised(runs=_script(text, name or PASTED["python"]))
@@ -53,6 +59,21 @@ def recognise(text: str, name: str = "") -> Recognised:
         "no script, run file or out-of-memory error recognised",
         hint="paste the whole file, or the whole error with its traceback",
     )
+
+
+def command_in(text: str) -> tuple[str, ...]:
+    """Return the words of a command that starts a program, as it is pasted from a terminal; empty where it is none."""
+    line = text.strip().replace("\\\n", " ").removeprefix("$ ")
+    try:
+        words = shlex.split(line) if "\n" not in line else []
+    except ValueError:
+        return ()
+    if words[:1] == ["legroom"] and "--" in words:
+        words = words[words.index("--") + 1 :]
+    program = next((word for word in words if not re.match(r"\w+=", word)), "")
+    if not STARTERS.fullmatch(program):
+        return ()
+    return (*(["env"] if program != words[0] else []), *words)
 
 
 def _is_script(text: str) -> bool:

@@ -54,7 +54,7 @@ def serve(settings: Settings, say: Callable[[str], None]) -> None:
 
 def address(settings: Settings) -> str:
     """Return what to open in a browser."""
-    return f"http://{HOST}:{settings.port}/"
+    return f"http://{HOST}:{settings.port}/#key={settings.key}"
 
 
 class _Server(uvicorn.Server):
