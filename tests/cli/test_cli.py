@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.in_process import legroom
-from tests.cli.wrong_inputs import HELD_OUT, SEEN, STILL_WRONG, write_files
+from tests.cli.wrong_inputs import FURTHER, HELD_OUT, SEEN, STILL_WRONG, write_files
 
 from legroom.cli.main import COMMANDS
 from legroom.named_runs import run_names
@@ -128,6 +128,7 @@ def test_a_broken_library_rule_is_shown_and_exits_1() -> None:
         (("predikt", "mine:full"), "predikt"),
         *SEEN,
         *HELD_OUT,
+        *FURTHER,
         *(pytest.param(*case, marks=pytest.mark.xfail(run=False)) for case in STILL_WRONG),
     ],
 )

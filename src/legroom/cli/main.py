@@ -167,7 +167,8 @@ def _run(arguments: list[str]) -> int:
         arguments = with_values([*with_whole_numbers(own, params), *arguments[len(own) :]])
         if _takes_runs(params):  # only then: it brings the readers along
             rewrite = import_module("legroom.cli.overrides").rewrite_overrides
-            arguments = [called[0], *rewrite(arguments[1:], params)]
+            others = lambda: _params(called[0], _build(called[0], with_program=True))  # noqa: E731
+            arguments = [called[0], *rewrite(arguments[1:], params, others)]
     try:
         outcome = command(arguments, standalone_mode=False, prog_name="legroom")
     except typer.Exit as stop:
@@ -178,6 +179,8 @@ def _run(arguments: list[str]) -> int:
         if not hasattr(error, "format_message"):  # a usage error of the option parser, whichever one typer carries
             raise
         told, way = " ".join(error.format_message().split()), " ".join(["legroom", *called, "--help"])
+        if not called and Path(arguments[0]).is_file():
+            way = f"legroom predict {arguments[0]}"
         told = told.replace("valid integer range", "valid integer")
         _fail(arguments, f"{told} ({way})", told, way)
         return EXIT_BAD_INPUT

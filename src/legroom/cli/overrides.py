@@ -6,7 +6,7 @@ command's own options to typer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -22,11 +22,14 @@ from legroom.reading.workload_options import declared_options
 SET = "--set"
 
 
-def rewrite_overrides(arguments: list[str], parameters: Iterable[Any]) -> list[str]:
+def rewrite_overrides(
+    arguments: list[str], parameters: Iterable[Any], of_programs: Callable[[], Iterable[Any]] = tuple
+) -> list[str]:
     """Return the arguments with every unknown `--name value` written as `--set name=value`.
 
     Args:
         parameters: the command's own parameters, as the option parser knows them.
+        of_programs: those that it has with a command after `--`.
 
     Raises:
         BadInput: the name is neither an option, of the command or of a workload, nor a key of any run, or its value is
@@ -50,6 +53,8 @@ def rewrite_overrides(arguments: list[str], parameters: Iterable[Any]) -> list[s
             if takes_value[name] and not equals:
                 rewritten += [v for v in [next(rest, None)] if v is not None]
         else:
+            if any(name in parameter.opts for parameter in of_programs()):
+                raise BadInput(f"{name} is for a program, given after --", hint=f"{name} ... -- python train.py")
             key = _known_name(name, takes_value)
             given = value if equals else next(rest, None)
             if given is None:
@@ -148,5 +153,6 @@ def _known_name(option: str, own: Iterable[str]) -> str:
     if option in of_workloads:
         return option
     known = sorted({*own, *of_workloads, *(f"--{name.replace('_', '-')}" for name in names)})
-    near = get_close_matches(option.replace("_", "-"), known, n=1)
+    near = get_close_matches(option.replace("_", "-"), known)
+    near.sort(key=lambda each: sorted(each) != sorted(option))  # letters that changed places
     raise BadInput(f"no such option: {option}", hint=f"did you mean {near[0]}?" if near else "legroom COMMAND --help")

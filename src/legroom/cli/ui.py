@@ -28,8 +28,8 @@ def run(
     """The planner page: change a run's settings and see at once what it needs; follow trainings live.
 
     It is served on this machine only and sends nothing elsewhere. Named runs can be picked and run files dropped on the
-    page; a run named here can also be traced there, which builds its networks. A pasted command, and the own code of a run
-    named here, are executed there only after a click. Ctrl-C ends it.
+    page; a run named here can also be traced there, which builds its networks. A pasted command, or the own code of a
+    run named here, is executed there only after a click. Ctrl-C ends it.
 
     \b
     legroom ui
