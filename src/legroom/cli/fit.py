@@ -127,6 +127,8 @@ def run(
         check_writable(option, file, force=force)
     if system is not None and tiers:
         raise BadInput("--for cannot be combined with --tiers", hint="leave one of them out")
+    if most_steps is not None and not tiers:
+        raise BadInput("--max-steps-per-update is for --tiers", hint="--tiers 8,12,16,24")
     rams = [part.strip() for part in (ram or "").split(",")]
     if len(rams) > 1 and (tiers or grow or output or system):
         hint = "leave out --tiers, --grow, -o and --for, or give one size"

@@ -226,7 +226,7 @@ def named_drafts(target: str, *, single: bool) -> list[Draft]:
     if found is None:
         return []
     files = found.run_files()
-    names = [run] if run else [found.default] if single else list(files)
+    names = [run] if run or ":" in target else [found.default] if single else list(files)
     return [_named(f"{workload}:{name}", str(files[name])) for name in names if name in files]
 
 

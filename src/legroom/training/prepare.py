@@ -26,7 +26,7 @@ from legroom.training.choosing import Console, choose, shortage, unknown_words, 
 from legroom.training.differing import changing_learning, listed
 from legroom.training.failing import Failure
 from legroom.training.request import Training
-from legroom.training.run_folder import Predicted
+from legroom.training.run_folder import RUN, Predicted
 from legroom.training.train import NextKnob, turned_knobs
 from legroom.units import format_size
 
@@ -150,16 +150,21 @@ def _fitted(training: Training, machine: Machine, budget: Budget, console: Conso
     if fits(footprint, budget) is not False:
         if not_known := unknown_words(asked, footprint):
             console.tell(not_known)
-        return chosen, footprint
+        return _trained(predictor, chosen)
     head = shortage(asked, footprint, budget)
     if not training.fit and fits(footprint, replace(budget, vram=None)) is not False:
         # Nothing is lost when a card is full: the update is redone. A host that is full kills.
         console.tell(f"{head}; an update that does not fit is redone in smaller pieces")
-        return chosen, footprint
+        return _trained(predictor, chosen)
     with console.busy(f"{asked.name} does not fit; looking for a plan that fits"):
         plan = fit(chosen, budget, predictor, allow=PRICES if training.fit else SAME_LEARNING)
     agreed = _say_fitted(head, chosen, plan, console) if training.fit else _offer(head, chosen, plan, console)
-    return (plan.run, plan.after) if agreed else None
+    return _trained(predictor, plan.run) if agreed else None
+
+
+def _trained(predictor: Predictor, run: Run) -> tuple[Run, Footprint]:
+    """Return the run and what it needs in legroom's own process, whatever script it was read from."""
+    return run, add_up(run.model_copy(update={"source": RUN}), predictor.evidence(run))
 
 
 def _say_fitted(head: str, chosen: Run, plan: Plan, console: Console) -> bool:
@@ -184,7 +189,7 @@ def _offer(head: str, chosen: Run, plan: Plan, console: Console) -> bool:
         return False
     knobs = words(turned_knobs(chosen, plan.run))
     console.tell(f"{head}; with {knobs} it needs {format_size(plan.after.host.high)}, same results")
-    if console.agrees("Train so?"):
+    if console.agrees("Train with these settings?"):
         return True
     console.tell(f"{console.command} --fit")
     return False
