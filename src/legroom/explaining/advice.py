@@ -126,7 +126,8 @@ def _start(case: _Case) -> str:
         return f"legroom watch -- {case.command}"
     if not case.context.command:
         return f"legroom fit RUN {given}".rstrip()
-    return f"legroom fit {given}-- {case.command}"  # takes any program; a script may be one that cannot be read
+    # any program; a script may be one that cannot be read, and `fit` asks for the budget that the text does not tell
+    return f"legroom fit {given}-- {case.command}" if given else f"legroom predict -- {case.command}"
 
 
 def _host(case: _Case) -> Iterator[Advice]:
