@@ -15,7 +15,7 @@ export function showResult(found, name, text, place) {
   else byId("result-body").innerHTML = found.explanation;  // drawn by the server, from escaped text
 }
 
-/** A command is executed once its button is pressed, whoever has pasted or sent it. */
+/** A command, which is executed once its button is pressed, not when a link brings it. */
 function program({ command, folder }, place) {
   const drawn = make("div", {});
   const card = byId("start-card").cloneNode(true);
