@@ -313,7 +313,7 @@ def test_configurations_are_shown():
 def printed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fire")
     (folder / "Train.py").write_text(TRAIN)
-    return of_program("predict", *GPU, "--ram", "16GiB", "--", sys.executable, "Train.py", cwd=folder, code=0)
+    return of_program("predict", "--all", *GPU, "--ram", "16GiB", "--", sys.executable, "Train.py", cwd=folder, code=0)
 
 
 @pytest.mark.needs_gpu

@@ -166,4 +166,4 @@ def test_a_long_rollout_is_compared_with_the_episodes_that_were_seen(
          "source": str(tmp_path / "run.yaml")}
     )  # fmt: skip
     notes = [note for note in predict(run, trust=True, device="cpu").notes if "episodes" in note]
-    assert len(notes) == said and all("100,000 steps" in note and "had about 10." in note for note in notes)
+    assert len(notes) == said and all("100,000 steps" in note and "lasted about 10." in note for note in notes)

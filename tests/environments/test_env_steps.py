@@ -114,9 +114,9 @@ def test_only_allowed_actions_are_taken(space, masks, allowed):
 
     streams = Streams([gymnasium.wrappers.TimeLimit(Masked(), 5)], {})
     streams.begin(seeded=True)
-    rows = [streams.step() for _ in range(20)]
-    assert all(allowed(action) for action in taken)
-    assert rows[0].masks.tolist() == [[bool(bit) for bit in masks]]
+    for _ in range(20):
+        streams.step()
+    assert len(taken) == 20 and all(allowed(action) for action in taken)
 
 
 def _has_image(space):

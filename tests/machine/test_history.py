@@ -97,7 +97,11 @@ def test_a_training_is_kept_where_it_went_as_predicted(change, kept):
 
     peak = Peak(500, 450, 550, Phase.UPDATE)
     said = Predicted(peak, None, (), (), way=change.get("way", "sb3, traced"), band_scale=1.2)
-    history = Some(predicted=said, run=Some(name="mine"), retreats=change.get("retreats", []))
-    outcome = Some(status=change.get("status", "finished"), peaks=Some(host=Some(measured=510)))
-    _remember(outcome, history, resumed=change.get("resumed", False))
+    training = Some(predicted=said, run=Some(name="mine"), resume=change.get("resumed", False))
+    outcome = Some(
+        status=change.get("status", "finished"),
+        retreats=change.get("retreats", []),
+        peaks=Some(host=Some(measured=510)),
+    )
+    _remember(outcome, training)
     assert [(run.measured, run.scale, run.seen_by) for run in past_runs()] == [(510, 1.2, "train")] * kept

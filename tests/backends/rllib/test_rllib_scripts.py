@@ -36,5 +36,8 @@ def test_a_configuration_object_is_read(tmp_path):
 def test_what_only_running_could_tell_is_named(tmp_path):
     file = tmp_path / "train.py"
     file.write_text(SCRIPT.replace("BATCH", "int(input())"))
-    with pytest.raises(BadInput, match=r"hyperparams.train_batch_size_per_learner is int\(input\(\)\)"):
+    with pytest.raises(
+        BadInput,
+        match=r"hyperparams.train_batch_size_per_learner \(int\(input\(\)\)\) is known only when the script runs",
+    ):
         read(str(file))

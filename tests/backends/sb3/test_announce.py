@@ -57,7 +57,7 @@ print(cleaned_line(model), flush=True)
 def test_on_a_gpu_its_memory_is_said_at_the_start_with_the_networks_and_after_cleanup(tmp_path):
     """The wildfire document's three lines, on the simulated GPU of its size; every one asks torch.cuda."""
     (tmp_path / "watched.py").write_text(WATCHED)
-    command = [sys.executable, "-m", "legroom.cli.main", "predict", "--vram", "3.68GiB", "--", sys.executable]
+    command = [sys.executable, "-m", "legroom.cli.main", "predict", "--all", "--vram", "3.68GiB", "--", sys.executable]
     done = subprocess.run([*command, "watched.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
     said = [line for line in (done.stdout + done.stderr).splitlines() if "GPU memory" in line][:3]
     assert re.match(r"GPU memory at the start: 3\.7 GiB on a .+, 3\.\d GiB free$", said[0]), done.stderr[-2000:]
