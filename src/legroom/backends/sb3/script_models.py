@@ -441,7 +441,7 @@ class ScriptModels(Follower):
             line = model.draft.lines[("algo",)]
             env = model.env
             if isinstance(env, str) and type(env) is str:
-                env = Env(id=env)
+                env = one_env(self, env) or Env()
             model.draft.put(("env",), {}, line)
             if isinstance(env, Env):
                 _describe_env(model.draft, env, line)

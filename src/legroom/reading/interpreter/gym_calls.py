@@ -40,7 +40,13 @@ class Env:
 
 
 class Caller(Protocol):
-    """Who follows the script: calls its functions and classes."""
+    """Who follows the script: calls its functions and classes.
+
+    Args:
+        registered: by id, what `gym.register` named so, and its arguments.
+    """
+
+    registered: dict[str, tuple[Any, dict[str, Any]]]
 
     def apply(self, func: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any: ...
 
@@ -55,7 +61,8 @@ def one_env(caller: Caller, source: Any, env_kwargs: Any = None) -> Env | None:
         module, dot, name = source.rpartition(".")
         return Env(id=f"{module}:{name}" if dot else None, kwargs=options)
     if isinstance(source, str):
-        return Env(id=source, kwargs=options)
+        entry, given = caller.registered.get(source, (None, {}))
+        return Env(id=source, kwargs=options) if entry is None else one_env(caller, entry, {**given, **options})
     if isinstance(source, Env):
         return source
     if isinstance(source, Function | Class | Partial):
@@ -76,7 +83,15 @@ def called(caller: Caller, function: Function | Class | Partial, args: list[Any]
 def _make(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
     name = args[0] if args else kwargs.pop("id", None)
     own = {k: v for k, v in kwargs.items() if k not in ("render_mode", "disable_env_checker", "**")}
-    return Env(id=name, kwargs=own) if isinstance(name, str) else None
+    return one_env(caller, name, own) if isinstance(name, str) else None
+
+
+def _register(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> NotKnown:
+    given = dict(zip(("id", "entry_point"), args, strict=False)) | kwargs
+    name, entry, own = given.get("id"), given.get("entry_point"), given.get("kwargs")
+    if isinstance(name, str) and isinstance(entry, str | Class | Function):
+        caller.registered[name] = entry, own if isinstance(own, dict) else {}
+    return NotKnown("register")
 
 
 def _make_vec(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
@@ -146,6 +161,7 @@ def _dict_space(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
 GYM_CALLS: Mapping[str, Call] = {
     "make": _make,
     "make_vec": _make_vec,
+    "register": _register,
     "Box": _box,
     "Discrete": _discrete,
     "MultiDiscrete": _multidiscrete,
