@@ -263,36 +263,23 @@ def _build(called: str | None, *, with_program: bool = False) -> typer.Typer:
     Args:
         with_program: something follows `--`.
     """
-    app = typer.Typer(
-        help="Makes reinforcement-learning training fit the machine you have.",
-        epilog="Start with: legroom predict mine:full",
-        no_args_is_help=True,
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-    )
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
     @app.callback()
     def legroom(
-        version: bool = typer.Option(False, "--version", help="Show the version and exit."),
-        install: str = typer.Option(
-            "", "--install-completion", metavar="[SHELL]", help="Complete words in bash, zsh or fish."
-        ),
-        show: str = typer.Option("", "--show-completion", metavar="[SHELL]", help="Show the completion script."),
+        version: bool = typer.Option(False, "--version"),
+        install: str = typer.Option("", "--install-completion"),
+        show: str = typer.Option("", "--show-completion"),
     ) -> None:
-        """Makes reinforcement-learning training fit the machine you have."""
+        """Stand for options that are answered before anything is parsed, so that a misspelt one is known."""
 
     if called is not None:
         module = WITH_PROGRAM.get(called, COMMANDS[called][0]) if with_program else COMMANDS[called][0]
         app.command(called, no_args_is_help=False)(import_module(module).run)
         return app
-    for name, (_, summary) in COMMANDS.items():
-        app.command(name, help=summary, short_help=summary)(_not_called)
+    for name in COMMANDS:
+        app.command(name)(lambda: None)
     return app
-
-
-def _not_called() -> None:
-    """Stand for a command in the list of them."""
 
 
 def _say(line: str) -> None:

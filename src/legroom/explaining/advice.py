@@ -126,8 +126,7 @@ def _start(case: _Case) -> str:
         return f"legroom watch -- {case.command}"
     if not case.context.command:
         return f"legroom fit RUN {given}".rstrip()
-    # any program; a script may be one that cannot be read, and `fit` asks for the budget that the text does not tell
-    return f"legroom fit {given}-- {case.command}" if given else f"legroom predict -- {case.command}"
+    return f"legroom {f'fit {given}' if given else 'predict '}-- {case.command}"  # fit has to be given a budget
 
 
 def _host(case: _Case) -> Iterator[Advice]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from legroom.backends.default import DEFAULT_BACKEND
@@ -21,7 +20,7 @@ from legroom.model.trusted import run_from_trusted
 from legroom.named_runs import find_workload, run_names, workloads
 from legroom.reading import yamls
 from legroom.reading.reading_budget import bounded_reading
-from legroom.reading.user_files import is_directory, is_file, neighbour, read_text, refuse_log
+from legroom.reading.user_files import is_directory, is_file, read_text, refuse_log
 from legroom.reading.workload_options import split_overrides, with_options
 from legroom.reading.yamls import Lines
 
@@ -365,7 +364,7 @@ def no_such_run(target: str) -> BadInput:
     head, _, run = target.partition(":")
     if is_directory(target):
         return BadInput("is a directory", path=target, hint="name a run file in it")
-    looks_like_file = "/" in target or "\\" in target or head.lower().endswith(_FILE_SUFFIXES)
+    looks_like_file = "/" in target or "\\" in target or "." in head
     workload = find_workload(head)
     if workload is None and looks_like_file:
         try:
@@ -381,5 +380,4 @@ def no_such_run(target: str) -> BadInput:
     close = difflib.get_close_matches(target.lower(), names if run else [*bare, *names], n=1, cutoff=0.5)
     listed = ", ".join(names if workload is not None else bare)
     hint = f"did you mean {close[0]!r}? there is {listed}" if close else f"there is {listed}, or give a file"
-    hint = neighbour(Path(target)) or hint
     return BadInput(f"no file and no named run {target!r}", hint=hint)

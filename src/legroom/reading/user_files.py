@@ -86,7 +86,7 @@ def _why_not(file: Path) -> BadInput:
         mode = file.stat().st_mode
     except FileNotFoundError:
         if not file.is_symlink():
-            return Unreadable("no such file", path=file, hint=neighbour(file) or "check the path")
+            return Unreadable("no such file", path=file, hint=_neighbour(file) or "check the path")
         return Unreadable(f"cannot be read: its link leads nowhere ({file.readlink()})", path=file)
     except (OSError, ValueError) as error:  # ValueError: an embedded NUL
         return Unreadable(f"cannot be read: {getattr(error, 'strerror', None) or error}", path=file, hint=PERMISSIONS)
@@ -141,7 +141,7 @@ def decode(data: bytes, path: str | None = None) -> str:
     return text
 
 
-def neighbour(file: Path) -> str:
+def _neighbour(file: Path) -> str:
     """Return a hint naming a file beside the missing one that has a similar name."""
     try:
         names = [p.name for p in file.parent.iterdir() if p.is_file()][:2000]

@@ -462,9 +462,8 @@ class _Check:
         where = _dotted(key[:-1]) or "a run file"
         algo = self.data.get("algo")
         elsewhere = places(self.backend, algo if isinstance(algo, str) else None)
-        place = elsewhere.get(str(name))
         hint = did_you_mean(name, [*known, *elsewhere], "'legroom schema'") if known else "remove it"
-        if place is not None and place != key and str(name) not in known:
+        if (place := elsewhere.get(str(name))) not in (None, key) and str(name) not in known:
             hint = f"it belongs to {_dotted(place)}"
         self.fail(key, f"unknown key {shown(name)} in {where}", hint)
 

@@ -197,9 +197,8 @@ def _job(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
     target, turned = own["targets"][name], list(turned_settings(run_asked(own["started"][name]), asked.get("run")))
     if trust and asked.get("fit") is True:
         prices = {"allow": asked["allow"]} if "allow" in asked else {}
-        return JSON, _text(
-            {"words": ["fit", json.dumps({**place, **prices, "target": target, "turned": turned})], "executes": True}
-        )
+        told = json.dumps({**place, **prices, "target": target, "turned": turned})
+        return JSON, _text({"words": ["fit", told], "executes": True})
     settings = [word for key, value in turned for word in ("--set", f"{key}={value}")]
     words = ["predict", "--mode=trace", *(["--trust"] if trust else []), target, *place_options(place), *settings]
     return JSON, _text({"words": words, "executes": trust})

@@ -26,7 +26,7 @@ ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "Robots with goals": ("FetchReach-v4", "FetchPush-v4", "FetchSlide-v4", "FetchPickAndPlace-v4"),
 }
 ATARI = "Atari, 84×84 grey, 4 frames"
-PREPROCESSED = {"gymnasium.wrappers.AtariPreprocessing": {"grayscale_newaxis": True}}
+PREPROCESSED = "[{gymnasium.wrappers.AtariPreprocessing: {grayscale_newaxis: true}}]"
 
 
 def choices() -> dict[str, Any]:
@@ -53,27 +53,12 @@ def chosen_run(algo: Any, env: Any) -> Run:
     backend = backend_named(DEFAULT_BACKEND)
     if group is None or algo not in {each.name for each in backend.algorithms}:
         raise BadInput("choose an algorithm and an environment from the lists", hint='{"algo": "PPO", "env": …}')
-    about: dict[str, Any] = {"id": env}
-    if group == ATARI:
-        about |= {"wrappers": [PREPROCESSED], "frame_stack": 4}
-    data = {"name": f"{algo} on {env}", "algo": algo, "backend": DEFAULT_BACKEND, "env": about}
-    run = run_from_dict(data)
-    if policy := _policy(run):
-        run = run_from_dict(data | {"policy": {"name": policy}})
+    atari = [("env.wrappers", PREPROCESSED), ("env.frame_stack", "4")] if group == ATARI else []
+    run = read(f"{algo} {env}", overrides=atari).replace(name=f"{algo} on {env}")
     for finding in backend.constraints(run):
         if finding.severity == "error":
             raise BadInput(finding.message, hint=finding.hint)
     return run
-
-
-def _policy(run: Run) -> str | None:
-    """Return the policy for what is observed; None for vectors, which the default is for."""
-    observed = run.env.spaces.observation if run.env.spaces is not None else None
-    if observed is None:
-        return None
-    if observed.type == "dict":
-        return "MultiInputPolicy"
-    return "CnnPolicy" if observed.type == "box" and len(observed.shape) == 3 and observed.dtype == "uint8" else None
 
 
 def with_spaces(run: Run) -> tuple[Run, str | None]:

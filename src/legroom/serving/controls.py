@@ -10,7 +10,7 @@ import json
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import fields
 from functools import lru_cache
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from legroom.backends.base import Backend, algorithm_of, backend_of, knob_named
 from legroom.model.algorithms import Algorithm
@@ -32,7 +32,6 @@ MEMORY_DEPENDS_ON = (
     "max_replay_size", "num_updates_per_batch", "grad_updates_per_step", "gradient_steps", "train_freq",
 )  # fmt: skip
 ON_GPU_ONLY = ("expandable_segments",)
-MOST_WIDTHS = 64
 STEPS_OF_RETURNS = "n-step returns"
 SIZES = ("memory.max_bytes",)
 
@@ -52,10 +51,7 @@ def controls_of(run: Run) -> list[dict[str, Any]]:
         "Observations": [*_observations(run)],
         "Environments": [*_environments(backend, offered)],
         "Collecting and updating": about_memory,
-        "Network": [
-            {"key": f"policy.kwargs.{name}", "label": label, "kind": "widths", "default": None}
-            for name, label in backend.layers(run).items()
-        ],
+        "Network": [_control("widths", f"policy.kwargs.{name}", label) for name, label in backend.layers(run).items()],
         "Memory": [*_memory(offered)],
         "Evaluation and checkpoints": [*_around(offered)],
         "Further hyperparameters": others,
@@ -79,14 +75,14 @@ def _observations(run: Run) -> Iterator[Control]:
         return
     if find_spaces(run.env.id or "") is None and workload_of(run) is None:
         shape, dtype = "env.spaces.observation.shape", "env.spaces.observation.dtype"
-        yield {"key": shape, "label": "observation shape", "kind": "widths", "default": None}
-        yield _choice(dtype, "observation type", ["float32", "uint8", "float64", "int64"], "float32")
+        yield _control("widths", shape, "observation shape")
+        yield _control("choice", dtype, "observation type", "float32", choices=["float32", "uint8", "float64", "int64"])
 
 
 def _environments(backend: Backend, offered: Container[str]) -> Iterator[Control]:
     yield _count("env.n_envs", "environments", 1, last=backend.last_stops.get("env.n_envs"))
     if "env.workers" in offered:
-        yield _choice("env.workers", "workers", _choices(EnvSpec, "workers"), "dummy")
+        yield _control("choice", "env.workers", "workers", "dummy", choices=_choices(EnvSpec, "workers"))
     if "env.envs_per_worker" in offered:
         yield _count("env.envs_per_worker", "environments per worker", 1)
     if "env.frame_stack" in offered:
@@ -96,10 +92,10 @@ def _environments(backend: Backend, offered: Container[str]) -> Iterator[Control
 def _around(offered: Container[str]) -> Iterator[Control]:
     yield _count("eval.n_envs", "evaluation environments", None)
     if "eval.workers" in offered:
-        yield _choice("eval.workers", "evaluation workers", _choices(EvalSpec, "workers"), None)
+        yield _control("choice", "eval.workers", "evaluation workers", choices=_choices(EvalSpec, "workers"))
     if "checkpoint.replay_buffer" in offered:
-        yield _flag("checkpoint.replay_buffer", "replay buffer in checkpoints", None)
-    yield _number("total_timesteps", "total timesteps", None, whole=True)
+        yield _control("flag", "checkpoint.replay_buffer", "replay buffer in checkpoints")
+    yield _control("number", "total_timesteps", "total timesteps", whole=True)
 
 
 def _hyperparameters(run: Run, algorithm: Algorithm) -> Iterator[Control]:
@@ -107,19 +103,19 @@ def _hyperparameters(run: Run, algorithm: Algorithm) -> Iterator[Control]:
         key, label = f"hyperparams.{name}", name.replace("_", " ")
         given = run.hyperparams.get(name, default)
         if isinstance(default, bool):
-            yield _flag(key, label, default)
+            yield _control("flag", key, label, default)
         elif name.endswith(("_class", "_kwargs")) or name in ("action_noise",):
             continue  # classes and what they are made with: no setting that one turns
         elif name == "n_steps" and algorithm.family == "off-policy":  # of returns, not of a rollout
-            yield {"key": key, "label": STEPS_OF_RETURNS, "kind": "number", "default": default, "whole": True}
+            yield _control("number", key, STEPS_OF_RETURNS, default, whole=True)
         elif key in LAST_STOPS:
             yield _count(key, label, default)
         elif isinstance(given, str) or isinstance(default, str):
-            yield _text(key, label, default)
+            yield _control("text", key, label, default)
         elif isinstance(given, list | dict | tuple):
             continue  # (`train_freq: [1, episode]`) stays as the file says it
         else:
-            yield _number(key, label, default, whole=isinstance(default, int))
+            yield _control("number", key, label, default, whole=isinstance(default, int))
 
 
 def _memory(offered: Container[str]) -> Iterator[Control]:
@@ -130,15 +126,15 @@ def _memory(offered: Container[str]) -> Iterator[Control]:
         if key not in offered:
             continue
         if choices:
-            yield _choice(key, label, choices, None)
+            yield _control("choice", key, label, choices=choices)
         elif bool in get_args(hint):
-            yield _flag(key, label, None)
+            yield _control("flag", key, label)
         elif key in SIZES:
-            yield {"key": key, "label": "limit of lean storage", "kind": "size", "default": None}
+            yield _control("size", key, "limit of lean storage")
         elif key in LAST_STOPS:
             yield _count(key, label, None)
         else:
-            yield _number(key, label, None, whole=True)
+            yield _control("number", key, label, whole=True)
 
 
 @lru_cache(maxsize=1)
@@ -147,11 +143,7 @@ def _hints() -> dict[str, Any]:
 
 
 def _literals(hint: Any) -> list[str]:
-    return [value for part in (hint, *get_args(hint)) if _is_literal(part) for value in get_args(part)]
-
-
-def _is_literal(hint: Any) -> bool:
-    return getattr(hint, "__origin__", None) is Literal
+    return [value for part in (hint, *get_args(hint)) if get_origin(part) is Literal for value in get_args(part)]
 
 
 def _choices(cls: Any, name: str) -> list[str]:
@@ -159,24 +151,11 @@ def _choices(cls: Any, name: str) -> list[str]:
 
 
 def _count(key: str, label: str, default: Any, *, last: int | None = None) -> Control:
-    stops = _stops(last or LAST_STOPS[key])
-    return {"key": key, "label": label, "kind": "count", "default": default, "stops": stops}
+    return _control("count", key, label, default, stops=_stops(last or LAST_STOPS[key]))
 
 
-def _number(key: str, label: str, default: Any, *, whole: bool) -> Control:
-    return {"key": key, "label": label, "kind": "number", "default": default, "whole": whole}
-
-
-def _choice(key: str, label: str, choices: list[str], default: Any) -> Control:
-    return {"key": key, "label": label, "kind": "choice", "default": default, "choices": choices}
-
-
-def _flag(key: str, label: str, default: Any) -> Control:
-    return {"key": key, "label": label, "kind": "flag", "default": default}
-
-
-def _text(key: str, label: str, default: Any) -> Control:
-    return {"key": key, "label": label, "kind": "text", "default": default}
+def _control(kind: str, key: str, label: str, default: Any = None, **more: Any) -> Control:
+    return {"key": key, "label": label, "kind": kind, "default": default, **more}
 
 
 def _stops(last: int) -> list[int]:
@@ -211,17 +190,8 @@ def _at(data: Any, key: str) -> Any:
 
 
 def _is_plain(value: Any, control: Mapping[str, Any]) -> bool:
-    match control["kind"]:
-        case "choice":
-            return value is None or value in control["choices"]
-        case "flag":
-            return value is None or isinstance(value, bool)
-        case "widths":
-            return isinstance(value, list) and len(value) <= MOST_WIDTHS and all(_is_number(each) for each in value)
-        case "text":
-            return False  # schedules and the like, which memory does not depend on
-    return value is None or _is_number(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether it is made of numbers, truths and words that the control has."""
+    known = (None, *control.get("choices", ()))
+    return all(
+        isinstance(each, int | float) or each in known for each in (value if isinstance(value, list) else [value])
+    )

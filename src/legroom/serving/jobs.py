@@ -26,7 +26,6 @@ from legroom.orphan import END_WITH_PARENT
 RUN = f"{END_WITH_PARENT} from legroom.cli.main import main; main()"
 FIT = f"{END_WITH_PARENT} from legroom.serving.answers import fit_trusted; fit_trusted()"
 LONGEST_S = 900.0  # brax's compiler takes minutes
-LARGEST_ANSWER = 4 << 20
 
 
 class Jobs:
@@ -43,15 +42,14 @@ class Jobs:
         await self.end()
         self._job, self._began, self._answer = self._job + 1, time.monotonic(), None
         folder = tempfile.TemporaryDirectory(prefix="legroom-ui-")
-        page = Path(folder.name, "page.html")
         command, *rest = words
-        python = [RUN, command, f"--html={page}"] if command != "fit" else [FIT]
+        python = [RUN, command, f"--html={folder.name}/page.html"] if command != "fit" else [FIT]
         pipe = asyncio.subprocess.PIPE
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-c", python[0], str(os.getpid()), *python[1:], *rest,
-            stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True, limit=LARGEST_ANSWER,
+            stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, start_new_session=True,
         )  # fmt: skip
-        self._task = asyncio.create_task(self._wait(self._process, folder, page))
+        self._task = asyncio.create_task(self._wait(self._process, folder))
         return self._job
 
     def told(self, job: int) -> dict[str, Any]:
@@ -74,13 +72,11 @@ class Jobs:
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    async def _wait(
-        self, process: asyncio.subprocess.Process, folder: tempfile.TemporaryDirectory[str], page: Path
-    ) -> None:
+    async def _wait(self, process: asyncio.subprocess.Process, folder: tempfile.TemporaryDirectory[str]) -> None:
         with folder:
             try:
                 out, err = await asyncio.wait_for(process.communicate(), LONGEST_S)
-                answer = _answered(out, err, process.returncode, page)
+                answer = _answered(out, err, process.returncode, Path(folder.name, "page.html"))
             except TimeoutError:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, SIGKILL)

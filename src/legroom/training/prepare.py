@@ -7,7 +7,6 @@ folder holds, and refuses what would only be refused after minutes. The command 
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import replace
 from functools import partial
 
@@ -55,21 +54,19 @@ def _on_this_machine(training: Training, machine: Machine, budget: Budget, conso
     if fitted is None:
         return None
     run, footprint = fitted
-    return training.prepared(asked, _seeded(run), footprint.device, Predicted.of(footprint))
+    return training.prepared(asked, run, footprint.device, Predicted.of(footprint))
 
 
 def knob_after_failure(training: Training, machine: Machine) -> NextKnob | None:
     """Return what finds the run with less memory where memory ran out; None where no knob knows its settings."""
-    backend = backend_of(training.run)
-    if backend.spreads:
+    if backend_of(training.run).spreads:
         return None
-    device: DeviceName = "cuda" if training.device == "cuda" else "cpu"
     allow = PRICES if training.allow_changes else SAME_LEARNING
 
     def next_knob(run: Run, failure: Failure) -> tuple[Run, Predicted | None] | None:
         assert failure.place is not None
-        known, mode = backend.quick_prediction(run)  # made only now, since most trainings never fail
-        predictor = Predictor(known, machine, mode=mode, device=device, trust=True)
+        # made only now, since most trainings never fail
+        predictor = _quick_predictor(run, machine, "cuda" if training.device == "cuda" else "cpu")
         try:
             found = retreat(predictor.run, failure.place, predictor, allow)
         except LegroomError:  # it is not known what any knob would save
@@ -111,28 +108,23 @@ def _on_cluster(training: Training, machine: Machine, budget: Budget, console: C
     with console.busy(f"predicting {asked.name}"):
         seen, evidence = gather(asked, machine, device=device, trust=True)
         footprint = add_up(seen, evidence)
-    run = _seeded(asked)
     if training.cluster not in (None, "local"):
-        return training.prepared(asked, backend_of(run).with_memory_requests(run, seen, evidence), device, None)
+        return training.prepared(asked, backend_of(asked).with_memory_requests(asked, seen, evidence), device, None)
     if fits(footprint, budget) is False:
         ways = "fewer environments, or more machines: --cluster ADDRESS"
         console.tell(f"{shortage(asked, footprint, budget)}; {ways}")
         return None
-    return training.prepared(asked, run, device, Predicted.of(footprint))
-
-
-def _seeded(run: Run) -> Run:
-    return run if run.seed is not None else run.replace(seed=secrets.randbelow(2**31))
+    return training.prepared(asked, asked, device, Predicted.of(footprint))
 
 
 def _predictor(run: Run, machine: Machine) -> Predictor:
     return Predictor(run, machine, mode="auto", device=choose_device(run, machine), trust=True)
 
 
-def _quick_predictor(run: Run, machine: Machine) -> Predictor:
+def _quick_predictor(run: Run, machine: Machine, device: DeviceName | None = None) -> Predictor:
     """Return predictions that take seconds: a compiler, which takes minutes, is asked only to make a run fit."""
     known, mode = backend_of(run).quick_prediction(run)
-    return Predictor(known, machine, mode=mode, device=choose_device(known, machine), trust=True)
+    return Predictor(known, machine, mode=mode, device=device or choose_device(known, machine), trust=True)
 
 
 def _fitted(training: Training, machine: Machine, budget: Budget, console: Console) -> tuple[Run, Footprint] | None:

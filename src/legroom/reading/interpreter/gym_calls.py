@@ -10,10 +10,13 @@ import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import UnionType
 from typing import Any, Protocol
 
 from legroom.reading.interpreter.values import Bound, Class, Function, NotKnown, Partial, Symbol, is_plain, plain
 from legroom.reading.known_spaces import NEUTRAL_WRAPPERS, WRAPPERS
+
+OTHER_NAMES = {"float": "float64", "int": "int64", "double": "float64"}
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,7 @@ class Env:
 
 
 class Caller(Protocol):
-    """Who follows the script: calls its functions and classes.
-
-    Args:
-        registered: by id, what `gym.register` named so, and its arguments.
-    """
+    """Who follows the script: calls its functions and classes; knows what `gym.register` gave an id, and with what."""
 
     registered: dict[str, tuple[Any, dict[str, Any]]]
 
@@ -62,7 +61,7 @@ def one_env(caller: Caller, source: Any, env_kwargs: Any = None) -> Env | None:
         return Env(id=f"{module}:{name}" if dot else None, kwargs=options)
     if isinstance(source, str):
         entry, given = caller.registered.get(source, (None, {}))
-        return Env(id=source, kwargs=options) if entry is None else one_env(caller, entry, {**given, **options})
+        return Env(id=source, kwargs=options) if entry is None else one_env(caller, entry, given | options)
     if isinstance(source, Env):
         return source
     if isinstance(source, Function | Class | Partial):
@@ -88,9 +87,8 @@ def _make(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None
 
 def _register(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> NotKnown:
     given = dict(zip(("id", "entry_point"), args, strict=False)) | kwargs
-    name, entry, own = given.get("id"), given.get("entry_point"), given.get("kwargs")
-    if isinstance(name, str) and isinstance(entry, str | Class | Function):
-        caller.registered[name] = entry, own if isinstance(own, dict) else {}
+    if isinstance(given.get("entry_point"), str | Class | Function):
+        caller.registered[str(given.get("id"))] = given["entry_point"], given.get("kwargs") or {}
     return NotKnown("register")
 
 
@@ -117,37 +115,26 @@ def _box(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
             shape = [1] if all(isinstance(named.get(name), int | float) for name in ("low", "high")) else None
     if isinstance(shape, int):
         shape = [shape]
-    if not isinstance(shape, list) or not all(isinstance(n, int) for n in shape):
+    if not isinstance(shape, list) or not all(isinstance(n, int) for n in shape) or not isinstance(dtype, str):
         return None
-    if not isinstance(dtype, str):
-        return None
-    space: dict[str, Any] = {"type": "box", "shape": list(shape), "dtype": _dtype(dtype)}
-    low, high = named.get("low"), named.get("high")
-    for name, bound in (("low", low), ("high", high)):
+    dtype = dtype.rpartition(".")[2].removesuffix("_")
+    space: dict[str, Any] = {"type": "box", "shape": list(shape), "dtype": OTHER_NAMES.get(dtype, dtype)}
+    for name in ("low", "high"):
+        bound = named.get(name)
         if isinstance(bound, int | float) and not isinstance(bound, bool) and abs(bound) < 1e300:
             space[name] = bound
     return space
 
 
-def _dtype(text: str) -> str:
-    name = text.rpartition(".")[2].removesuffix("_")
-    return {"float": "float64", "int": "int64", "double": "float64"}.get(name, name)
+def _counted(kind: str, name: str, of: type | UnionType) -> Call:
+    """Return what makes a space that whole numbers describe."""
 
+    def space(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        given = args[0] if args else kwargs.get(name)
+        whole = all(isinstance(each, int) for each in (given if isinstance(given, list) else [given]))
+        return {"type": kind, name: given} if isinstance(given, of) and whole else None
 
-def _discrete(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    n = args[0] if args else kwargs.get("n")
-    return {"type": "discrete", "n": n} if isinstance(n, int) else None
-
-
-def _multidiscrete(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    nvec = args[0] if args else kwargs.get("nvec")
-    ok = isinstance(nvec, list) and all(isinstance(n, int) for n in nvec)
-    return {"type": "multidiscrete", "nvec": nvec} if ok else None
-
-
-def _multibinary(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    n = args[0] if args else kwargs.get("n")
-    return {"type": "multibinary", "n": n} if isinstance(n, int | list) else None
+    return space
 
 
 def _dict_space(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -163,9 +150,9 @@ GYM_CALLS: Mapping[str, Call] = {
     "make_vec": _make_vec,
     "register": _register,
     "Box": _box,
-    "Discrete": _discrete,
-    "MultiDiscrete": _multidiscrete,
-    "MultiBinary": _multibinary,
+    "Discrete": _counted("discrete", "n", int),
+    "MultiDiscrete": _counted("multidiscrete", "nvec", list),
+    "MultiBinary": _counted("multibinary", "n", int | list),
     "Dict": _dict_space,
 }
 
