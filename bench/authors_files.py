@@ -134,7 +134,7 @@ def buffer_nbytes(run: Run) -> int:
     assert run.env.spaces is not None
     each = sum(math.prod(leaf.shape) * DTYPES[leaf.dtype] for leaf in leaves(run.env.spaces.observation).values())
     each *= run.env.frame_stack or 1
-    storage = backend_of(run).storage(run)
+    storage = backend_of(run).predictor.storage(run)
     if run.memory.rollout == "lean" or run.memory.replay == "lean" or storage.kind == "unroll":
         return 0
     return storage.rows(run.env.n_envs) * run.env.n_envs * each * (2 if storage.kind == "replay" else 1)

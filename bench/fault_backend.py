@@ -20,13 +20,12 @@ import legroom.extend as lg
 STEPS = 10
 
 
-class AddingBackend(lg.Backend):
-    name, title = "adding", "Adding"
-    algorithms = (lg.Algorithm("ADD", "add", "bench.fault_backend", "evolution", {"factor": 1.5}),)
-
+class AddingPredictor(lg.BackendPredictor):
     def footprint(self, run: lg.Run, evidence: lg.Evidence) -> lg.Footprint:
         return lg.footprint_of(run, evidence, (lg.Item("runtime", 60_000_000, lg.Place.HOST, "Python and NumPy"),))
 
+
+class AddingTrainer(lg.BackendTrainer):
     def learner(self, task: lg.TrainTask, loop: lg.Loop) -> lg.Learner:
         return AddingLearner(task)
 
@@ -76,4 +75,10 @@ def _write(segment: np.ndarray, path: Path) -> None:
     path.write_bytes(segment.tobytes())
 
 
-BACKEND = AddingBackend()
+BACKEND = lg.Backend(
+    name="adding",
+    title="Adding",
+    algorithms=(lg.Algorithm("ADD", "add", "bench.fault_backend", "evolution", {"factor": 1.5}),),
+    predictor=AddingPredictor(),
+    trainer=AddingTrainer(),
+)

@@ -24,8 +24,8 @@ from bench.results import write_section
 from legroom.backends.base import algorithm_of
 from legroom.backends.sb3.stored import rollout_samples
 from legroom.machine.probing import probe
+from legroom.model.learner import TrainTask
 from legroom.model.run import Run
-from legroom.model.task import TrainTask
 from legroom.predicting.predict import predict
 from legroom.reading import run_from_dict
 from legroom.rendering.run_file import run_file

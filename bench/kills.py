@@ -25,8 +25,8 @@ from pathlib import Path
 from bench.kills_env import RUNS
 from bench.results import write_section
 from legroom.machine.tree import descendants
+from legroom.model.learner import TrainTask
 from legroom.model.run import Run
-from legroom.model.task import TrainTask
 from legroom.training.checkpoint import Checkpoints, checkpoint_paths
 from legroom.training.events import EventLines
 

@@ -27,7 +27,7 @@ from legroom.backends.base import backend_of
 from legroom.backends.sb3.ladders import lean_storage
 from legroom.machine import probe
 from legroom.model.footprint import Footprint
-from legroom.model.progress import MemorySample, Progress
+from legroom.model.outcome import MemorySample, Progress
 from legroom.model.run import Run
 from legroom.predicting.predict import add_up, gather
 from legroom.reading import read
@@ -76,7 +76,7 @@ def the_run(size: str) -> Run:
 def predicted(run: Run) -> tuple[Run, Footprint, Footprint]:
     """Return the run with its savings, its footprint, and that of the run as plain SB3 would do it."""
     known, evidence = gather(run, probe(), device="cpu")
-    free = backend_of(known).with_free_savings(known, evidence)
+    free = backend_of(known).fitter.with_free_savings(known, evidence)
     lean = next(lean_storage(free, evidence), free)
     plain = replace(known, memory=replace(known.memory, micro_batch=None))
     return lean, add_up(lean, evidence), add_up(plain, evidence)

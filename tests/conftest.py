@@ -5,6 +5,7 @@ Generated inputs are the same in every run: what fails, fails again. `make fuzz`
 
 import gc
 import os
+import random
 import signal
 from pathlib import Path
 
@@ -23,13 +24,21 @@ LONG = (
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--order", help="a number: the files of tests in another order, each number its own")
+
+
 @pytest.hookimpl(trylast=True)  # of the tests that are wanted
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let each half of the tests, which a process begins with, begin with its long ones.
 
     One of them at the end would leave the other process with nothing to do, or with half of a file, for which what its
     tests share is made once more.
     """
+    if order := config.getoption("order"):
+        places = {path: random.Random(f"{order} {path}").random() for path in {item.path for item in items}}
+        items.sort(key=lambda item: places[item.path])
+        return
     first, second = ([item for name in names for item in items if item.path.name == name] for names in LONG)
     long = {*first, *second}
     short = [item for item in items if item not in long]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import legroom
-from legroom.model.profile import Leak, Profile
+from legroom.model.trace import Leak, Profile
 
 # what these do to a process stays in it
 APART = ("attach", "rehearse")

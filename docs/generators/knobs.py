@@ -9,7 +9,7 @@ from docs.generators.markdown import table, tree
 from docs.generators.run_file import described
 
 from legroom.backends.base import all_knobs
-from legroom.model.knob import Knob
+from legroom.model.plan import Knob
 
 PRICES = {
     "free": "Free: the same results to the bit, and no slower.",

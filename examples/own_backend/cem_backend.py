@@ -1,8 +1,7 @@
 """A whole legroom backend: the cross-entropy method, in NumPy, on environments with numbers in and a choice out.
 
-Each iteration draws a population of linear policies, plays an episode with each, and moves towards the best. What takes
-memory is the population and the observations of its episodes; with `chunk`, only so many policies are held at a time,
-to the same result.
+Each iteration draws linear policies, plays an episode with each, and moves towards the best. Policies and what their
+episodes observe take the memory; with `chunk`, only so many are held at a time, to the same result.
 """
 
 from __future__ import annotations
@@ -26,12 +25,7 @@ def smaller_chunks(run: lg.Run, evidence: lg.Evidence) -> Iterator[lg.Run]:
         yield lg.with_settings(run, hyperparams={"chunk": size})
 
 
-class CemBackend(lg.Backend):
-    name, title = "cem", "CEM"
-    packages = ("gymnasium",)
-    algorithms = (lg.Algorithm("CEM", "cem", "cem_backend", "evolution", DEFAULTS),)
-    knobs = (lg.Knob("hyperparams.chunk", "slower", "bits", "so many policies are held at a time", smaller_chunks),)
-
+class CemPredictor(lg.BackendPredictor):
     def constraints(self, run: lg.Run) -> Iterable[lg.Finding]:
         if lg.hyper(run, "elite") > lg.hyper(run, "population"):
             hint = f"elite: {lg.hyper(run, 'population')}"
@@ -49,8 +43,9 @@ class CemBackend(lg.Backend):
         )
         return lg.footprint_of(run, evidence, items)
 
-    def learner(self, task: lg.TrainTask, loop: lg.Loop) -> lg.Learner:
-        return CemLearner(task)
+
+class CemFitter(lg.BackendFitter):
+    knobs = (lg.Knob("hyperparams.chunk", "slower", "bits", "so many policies are held at a time", smaller_chunks),)
 
 
 class CemLearner(lg.Learner):
@@ -63,14 +58,11 @@ class CemLearner(lg.Learner):
         self.iteration, self.mean, self.reward = 0, np.zeros(self.shape), -math.inf
 
     def step(self) -> Mapping[str, float]:
-        size, spread = (
-            lg.hyper(self.settings, "population"),
-            lg.hyper(self.settings, "sigma") / math.sqrt(1 + self.iteration),
-        )
-        chunk = lg.hyper(self.settings, "chunk") or size
+        size, chunk = lg.hyper(self.settings, "population"), lg.hyper(self.settings, "chunk")
+        spread = lg.hyper(self.settings, "sigma") / math.sqrt(1 + self.iteration)
         returns: list[float] = []
-        for first in range(0, size, chunk):
-            policies = [self._draw(number, spread) for number in range(first, min(first + chunk, size))]
+        for first in range(0, size, chunk or size):
+            policies = [self._draw(number, spread) for number in range(first, min(first + (chunk or size), size))]
             episodes = np.empty((len(policies), lg.hyper(self.settings, "steps"), self.shape[0]))
             returns += [self._play(policy, seen) for policy, seen in zip(policies, episodes, strict=True)]
         best = np.argsort(returns)[-lg.hyper(self.settings, "elite") :]
@@ -110,4 +102,12 @@ class CemLearner(lg.Learner):
         self.env.close()
 
 
-BACKEND = CemBackend()
+class CemTrainer(lg.BackendTrainer):
+    def learner(self, task: lg.TrainTask, loop: lg.Loop) -> lg.Learner:
+        return CemLearner(task)
+
+
+BACKEND = lg.Backend(
+    name="cem", title="CEM", algorithms=(lg.Algorithm("CEM", "cem", "cem_backend", "evolution", DEFAULTS),),
+    packages=("gymnasium",), predictor=CemPredictor(), fitter=CemFitter(), trainer=CemTrainer(),
+)  # fmt: skip

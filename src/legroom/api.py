@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -71,10 +71,10 @@ def predict(
             raise TypeError("predict(run) takes no constructor arguments; change the run instead")
         run = what if isinstance(what, Run) else read_run(os.fspath(what))
     elif not isinstance(what, type) and not called and hasattr(what, "device"):
-        run, trust = _first(backend.run_of_model(what) for backend in backends()), True
+        run, trust = _run_of(what, None), True
         device = str(what.device) if device is None else device
     else:
-        run, trust = _first(backend.run_of_call(what, policy, env, arguments) for backend in backends()), True
+        run, trust = _run_of(what, {"policy": policy, "env": env, **arguments}), True
     return predict_run(run, machine, mode=mode, device=_device(device), trust=trust)
 
 
@@ -145,12 +145,13 @@ def predict_model(model: Any, *, machine: Machine | None = None, mode: Mode = "a
         >>> legroom.predict_model(PPO("MlpPolicy", "CartPole-v1"), mode="arithmetic").device
         'cpu'
     """
-    run = _first(backend.run_of_model(model) for backend in backends())
+    run = _run_of(model, None)
     return predict_run(run, machine, mode=mode, device=_device(str(model.device)), trust=True)
 
 
-def _first(runs: Iterable[Run | None]) -> Run:
+def _run_of(what: Any, arguments: Mapping[str, Any] | None) -> Run:
     """Return the run of the first backend that knows the object; the default one is asked first and says why not."""
+    runs = (backend.reader.run_of_object(what, arguments) for backend in backends())
     found = next((run for run in runs if run is not None), None)
     if found is None:
         raise BadInput("no installed backend knows this algorithm")

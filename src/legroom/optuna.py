@@ -69,7 +69,7 @@ class PruneUnfit:
         seen, evidence = gather(run, self._machine, mode="arithmetic")
         footprint = add_up(seen, evidence)
         if fits(footprint, self.budget) is False:
-            seen = backend_of(seen).with_free_savings(seen, evidence)
+            seen = backend_of(seen).fitter.with_free_savings(seen, evidence)
             footprint = add_up(seen, evidence)
         self._judge(trial, footprint)
         return seen

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from legroom.extras import entry_points
-from legroom.model.knob import Knob
+from legroom.model.plan import Knob
 from legroom.model.rule import Rule
 
 RULE_GROUP, KNOB_GROUP = "legroom.rules", "legroom.knobs"

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from importlib import import_module
 from typing import Any
 
-from legroom.model.profile import Leak, LeakLine
+from legroom.model.trace import Leak, LeakLine
 from legroom.profiling.loading import name_env
 from legroom.profiling.profile_env import SEED, as_leak, profile
 from legroom.units import format_size

@@ -6,7 +6,7 @@ from importlib import import_module
 import pytest
 
 from legroom.backends.base import all_algorithms
-from legroom.model.algorithms import NEUTRAL, Algorithm
+from legroom.model.facts import NEUTRAL, Algorithm
 
 # Arguments that have places of their own in a Run.
 ELSEWHERE = {"self", "policy", "env", "policy_kwargs", "device", "seed"}

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from legroom.checking.check import check
-from legroom.model.checked import Checked
 from legroom.model.machine import Machine
+from legroom.model.rule import Checked
 from legroom.model.verdict import Budget
 from legroom.units import GIB
 

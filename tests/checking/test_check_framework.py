@@ -17,7 +17,7 @@ from legroom.checking.ignoring import read_ignored
 from legroom.checking.rule_table import REMOVED, RULES, RUN_RULES
 from legroom.errors import BadInput
 from legroom.model.draft import put
-from legroom.model.finding import Finding
+from legroom.model.footprint import Finding
 from legroom.model.machine import Machine
 from legroom.model.rule import Fix
 from legroom.model.verdict import Budget

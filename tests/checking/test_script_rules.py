@@ -8,8 +8,8 @@ import pytest
 
 from legroom.checking.rule_table import SCRIPT_RULES
 from legroom.errors import BadInput
-from legroom.model.finding import Finding
-from legroom.model.subject import Subject
+from legroom.model.footprint import Finding
+from legroom.model.rule import Subject
 from legroom.reading.interpreter.script import read_script
 
 HERE = Path(__file__).parent

@@ -12,7 +12,7 @@ from legroom.model.machine import Machine
 from legroom.model.verdict import Budget
 from legroom.reading import read, read_all
 from legroom.reading.workload_options import with_options
-from legroom.training.choosing import choose
+from legroom.training.prepare import choose
 from legroom.units import GIB, MIB
 from legroom_workloads.fire.generator import main as generate
 

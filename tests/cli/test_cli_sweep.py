@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from legroom.cli.main import main
-from legroom.model.sealed import seal
+from legroom.model.files import seal
 
 pytest.importorskip("ray")
 pytest.importorskip("stable_baselines3")

@@ -18,7 +18,7 @@ from legroom.model.run import Run
 from legroom.model.spaces import describe, leaves
 from legroom.model.verdict import Budget
 from legroom.reading import read, read_all
-from legroom.training.choosing import choose
+from legroom.training.prepare import choose
 from legroom.units import parse_size
 from legroom_workloads.mine.csv_file import write_csv
 from legroom_workloads.mine.deposit import generate

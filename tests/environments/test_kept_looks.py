@@ -47,7 +47,7 @@ def test_what_it_read_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "size.json").write_text('{"n": 3}')
     (tmp_path / "data").mkdir()
     run = read(str(tmp_path / "run.yaml"))
-    how: Any = backend_of(run).env_task(run)
+    how: Any = backend_of(run).predictor.env_task(run)
 
     assert look_at_env(run, how, trust=True).spaces.observation.shape == (3,)
     kept = kept_look(run, how)
@@ -97,7 +97,7 @@ def test_a_look_that_nobody_can_follow_is_not_kept(tmp_path: Path, monkeypatch: 
     (tmp_path / "run.yaml").write_text('algo: DQN\nenv: {id: "sized:Sized"}\n')
     pyarrow.parquet.write_table(pyarrow.table({"n": [3]}), "size.parquet")
     run = read(str(tmp_path / "run.yaml"))
-    task: Any = backend_of(run).env_task(run)
+    task: Any = backend_of(run).predictor.env_task(run)
 
     assert look_at_env(run, task, trust=True).spaces.observation.shape == (3,)
     assert kept_look(run, task) is None

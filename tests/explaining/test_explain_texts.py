@@ -7,7 +7,7 @@ from legroom.explaining import explain
 from legroom.explaining.readers import READERS
 from legroom.explaining.sizes import array_bytes, parse_shape, to_bytes
 from legroom.explaining.texts import texts
-from legroom.model.explanation import KINDS
+from legroom.model.trace import KINDS
 
 GIB = 1 << 30
 ROUNDING = 8  # bytes: the difference of two rounded sizes

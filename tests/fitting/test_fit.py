@@ -45,7 +45,7 @@ def predicted_again(run: Run, budget: Budget) -> bool:
 
 
 def broken(run: Run) -> list[str]:
-    must_hold = backend_of(run).must_hold
+    must_hold = backend_of(run).fitter.must_hold
     return [each.name for each in broken_rules(run) if each.severity == "error" or each.name in must_hold]
 
 
@@ -65,7 +65,7 @@ def test_a_random_run_fits_its_random_budget_or_truthfully_cannot(seed: int) -> 
 
 def cheapest_settings(run: Run, predictor: Predictor) -> list[Run]:
     """Every knob fully turned, one after the other, in several orders: nobody could turn more."""
-    variants, knobs = [], backend_of(run).knobs
+    variants, knobs = [], backend_of(run).fitter.knobs
     for order in (knobs, tuple(reversed(knobs)), knobs[8:] + knobs[:8]):
         turned = run
         for knob in (*order, *order):

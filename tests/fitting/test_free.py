@@ -6,7 +6,7 @@ import pytest
 
 from legroom.backends.base import backend_of
 from legroom.backends.sb3.base_figures import BaseFigures
-from legroom.model.evidence import Evidence, Growth, LeanProbe
+from legroom.model.evidence import ColumnGrowth, Evidence, LeanProbe
 from legroom.model.footprint import Known
 from legroom.model.machine import Machine
 from legroom.model.run import Run
@@ -18,8 +18,9 @@ UNPROBED = Evidence(
 
 def probed(nbytes, step, reset=0):
     """Return what is known after a probe: bytes of an observation, and what a step and an episode of 100 add."""
-    growth = Growth(nbytes, 1, first=0, another=0, another_error=0, current=0, step=step, step_error=0, reset=reset,
-                    reset_error=0)  # fmt: skip
+    growth = ColumnGrowth(
+        nbytes, 1, first=0, another=0, another_error=0, current=0, step=step, step_error=0, reset=reset, reset_error=0
+    )
     lean = LeanProbe("rollout", {"": growth}, steps=400, episodes=4, episode_mean=100, time_limit=100)
     return replace(UNPROBED, lean=lean)
 
@@ -35,18 +36,18 @@ def make(algo="PPO", backend="sb3", **memory):
 
 
 def with_free_savings(run, evidence):
-    return backend_of(run).with_free_savings(run, evidence)
+    return backend_of(run).fitter.with_free_savings(run, evidence)
 
 
 def lean_price(run, evidence):
     """Return what lean storage costs the run; None where it has it already, or cannot have it."""
-    knob = next((knob for knob in backend_of(run).knobs if knob.asks_probe), None)
+    knob = next((knob for knob in backend_of(run).fitter.knobs if knob.asks_probe), None)
     turns = knob is not None and any(True for _ in knob.ladder(run, evidence))
     return knob.price_for(run, evidence) if turns else None
 
 
 def with_lean_storage(run):
-    knob = next(knob for knob in backend_of(run).knobs if knob.asks_probe)
+    knob = next(knob for knob in backend_of(run).fitter.knobs if knob.asks_probe)
     return next(knob.ladder(run, UNPROBED))
 
 

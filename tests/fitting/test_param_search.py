@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from legroom.fitting.param_search import MOST_TRIES, find_frontier, find_largest, spread
 from legroom.model.footprint import AllocatorPeaks, Footprint, Item, Place
-from legroom.model.param import Number, Param, Trial
+from legroom.model.program_plan import Number, Param, Trial
 from legroom.model.rehearsal import HostSeen, ProgramPrediction, Rehearsal
 from legroom.model.verdict import Budget, fits
 

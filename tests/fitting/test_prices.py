@@ -38,6 +38,6 @@ def test_an_explanation_names_the_prices_of_the_knobs() -> None:
 def test_the_table_has_every_knob_once_and_the_cheapest_first() -> None:
     said = [(knob.key, knob.say) for knob in all_knobs()]
     assert len(said) == len(set(said))
-    assert set(said) == {(knob.key, knob.say) for backend in backends() for knob in backend.knobs}
+    assert set(said) == {(knob.key, knob.say) for backend in backends() for knob in backend.fitter.knobs}
     prices = [PRICES.index(knob.price) for knob in all_knobs()]
     assert prices == sorted(prices)

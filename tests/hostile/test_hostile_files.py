@@ -20,8 +20,8 @@ from legroom.environments.objects import makes_env, resolve_object
 from legroom.environments.own_code import own_code
 from legroom.errors import BadInput, Unseen
 from legroom.machine.child_process import import_path
+from legroom.model.files import seal
 from legroom.model.run import EnvSpec, Run
-from legroom.model.sealed import seal
 from legroom.reading import read
 from legroom.sweeping.trial_plan import check_trust
 

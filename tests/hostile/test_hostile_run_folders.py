@@ -18,8 +18,7 @@ import pytest
 
 from legroom.cli.main import main
 from legroom.errors import BadInput
-from legroom.model.files import LARGEST_DOCUMENT
-from legroom.model.sealed import seal
+from legroom.model.files import LARGEST_DOCUMENT, seal
 from legroom.sweeping.sweep_folder import SweepFolder
 from legroom.training.archives import backend_name_in
 from legroom.training.checkpoint import Checkpoint, Checkpoints, checkpoint_paths, newest_checkpoint

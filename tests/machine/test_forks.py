@@ -13,10 +13,8 @@ from legroom.storing.budget import Options, enforce
 from legroom.storing.outputs import Outputs
 from legroom.storing.ring import Ring
 from legroom.training.background import BackgroundThread
-from legroom.training.board import Board
-from legroom.training.env_calls import EnvCalls, new_file
-from legroom.training.events import EventPipe
-from legroom.training.progress_log import ProgressLog
+from legroom.training.events import EnvCalls, EventPipe, new_file
+from legroom.training.progress_log import Board, ProgressLog
 from legroom.training.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]

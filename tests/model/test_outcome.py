@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
+from legroom.model.files import seal
 from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome
-from legroom.model.sealed import seal
 
 OUTCOME = Outcome(
     status="finished",

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from legroom.errors import BadInput
-from legroom.model.progress import Progress
+from legroom.model.outcome import Progress
 
 PROGRESS = Progress(4096, 100_000, 2, "update", 212.5, 1.25, 300.0, 19.5)
 

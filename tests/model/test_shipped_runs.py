@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from legroom.model.run import Run
-from legroom.model.trusted import run_from_trusted
+from legroom.model.run import Run, run_from_trusted
 
 RUNS = sorted((Path(__file__).parents[2] / "src/legroom_workloads").glob("*/runs/*.yaml"))
 

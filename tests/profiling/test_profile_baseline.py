@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from legroom.errors import BadInput
-from legroom.model.profile import Leak, Profile, Scaling
+from legroom.model.trace import Leak, Profile, Scaling
 from legroom.profiling.baseline import compare, read_baseline
 from legroom.rendering.layout import draw
 from legroom.rendering.profile_text import profile_document, profile_json

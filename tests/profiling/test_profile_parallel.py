@@ -2,7 +2,7 @@
 
 import pytest
 
-from legroom.model.profile import ParallelRow
+from legroom.model.trace import ParallelRow
 from legroom.profiling.loading import env_task, find_run
 from legroom.profiling.profile_env import measure_parallel
 from legroom.profiling.scaling import _fits, _line

@@ -443,5 +443,5 @@ def test_iterations_are_counted_where_learn_stands_in_a_loop(text: str, iteratio
         f"env = make_vec_env('CartPole-v1', n_envs=2)\nmodel = PPO('MlpPolicy', env, n_steps=64)\n{text}\n"
     )
     run = read(str(file))
-    found = backend_of(run).counts(run)
+    found = backend_of(run).checker.counts(run)
     assert found is not None and found.iterations == iterations

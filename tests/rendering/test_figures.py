@@ -7,7 +7,7 @@ import pytest
 
 from legroom.api import predict
 from legroom.model.footprint import Footprint, Item, Peak, Phase, Place
-from legroom.model.progress import Moment
+from legroom.model.outcome import Moment
 from legroom.model.trace import Sample, Trace
 from legroom.reading import read
 from legroom.rendering import page

@@ -6,7 +6,7 @@ import re
 
 from legroom.backends.program.program_bill import predicted
 from legroom.model.footprint import Assumed, Footprint, Item, Place
-from legroom.model.prediction import Prediction
+from legroom.model.plan import Prediction
 from legroom.model.rehearsal import (
     CardSeen,
     Filling,

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from legroom.model.footprint import Peak, Phase
-from legroom.model.progress import MemorySample, Progress
+from legroom.model.outcome import MemorySample, Progress
 from legroom.rendering.training_display import (
     MemoryGauge,
     TrainingDisplay,

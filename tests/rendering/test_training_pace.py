@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from legroom.model.progress import Progress
+from legroom.model.outcome import Progress
 from legroom.rendering.time_left import Pace, TimeLeft, duration_text, number_text
 
 

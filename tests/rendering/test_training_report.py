@@ -3,8 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome
-from legroom.model.progress import Progress
+from legroom.model.outcome import Attempt, MeasuredItem, MeasuredPeak, MeasuredPeaks, Outcome, Progress
 from legroom.rendering.layout import draw
 from legroom.rendering.outcome_text import TrainingReport, outcome_document
 

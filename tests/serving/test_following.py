@@ -9,7 +9,7 @@ from bench.ui_server import serving
 
 from legroom.machine.live_log import LIVE, LiveLog, read_live
 from legroom.machine.tree import process_memory
-from legroom.model.sealed import seal
+from legroom.model.files import seal
 from legroom.serving.following import folders_in, told_of
 from legroom.units import MIB
 

@@ -11,7 +11,7 @@ from bench.ui_server import serving
 from tests.serving.test_ui_server import SCRIPT
 
 from legroom.machine.live_log import LiveLog
-from legroom.model.sealed import seal
+from legroom.model.files import seal
 from legroom.reading import read
 from legroom.units import MIB
 

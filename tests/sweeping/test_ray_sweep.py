@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("ray")
 
 from legroom.model.footprint import Peak
-from legroom.model.progress import MemorySample
+from legroom.model.outcome import MemorySample
 from legroom.reading import run_from_dict
 from legroom.sweeping.ray_sweep import MOST_RUNS, Book
 from legroom.sweeping.ray_trial import _Watch

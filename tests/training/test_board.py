@@ -4,7 +4,7 @@ import math
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from legroom.training.board import Board
+from legroom.training.progress_log import Board
 
 
 def test_tensorboard_reads_it(tmp_path):

@@ -18,9 +18,8 @@ from safetensors.numpy import load_file
 
 from legroom.errors import BadInput
 from legroom.training import durable
-from legroom.training.arrays import BFLOAT16
+from legroom.training.arrays import BFLOAT16, NotPlain, put_together, take_apart
 from legroom.training.checkpoint import Checkpoint, Checkpoints, Pace, newest_checkpoint, parameters_sha256
-from legroom.training.trees import NotPlain, put_together, take_apart
 
 TENSORS = {
     "policy/net.weight": np.arange(6, dtype=np.float32).reshape(2, 3),

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
-from legroom.model.learner import Evaluation, FailureCause, Learned, Learner, State
+from legroom.model.learner import Evaluation, FailureCause, Learned, Learner, State, TrainTask
 from legroom.model.run import Run
-from legroom.model.task import TrainTask
 from legroom.training import checkpoint_pace, child
 from legroom.training.arrays import parameters_sha256
 from legroom.training.checkpoint import Checkpoints, Pace
@@ -52,10 +51,14 @@ class Counter(Learner):
 
 
 class Toy:
-    """The few questions of a backend that the loop asks."""
+    """A trainer, and the backend that it is a part of."""
 
     fails_at: int | None = None
     refuses = ""
+
+    @property
+    def trainer(self):
+        return self
 
     def learner(self, task, loop):
         if self.refuses:

@@ -12,7 +12,7 @@ from legroom.machine.tree import session_members
 from legroom.model.outcome import Outcome
 from legroom.model.run import EnvSpec, Run
 from legroom.reading.validating import run_from_dict
-from legroom.training.env_calls import EnvCalls, new_file
+from legroom.training.events import EnvCalls, new_file
 from legroom.training.hanging import HangWatch
 from legroom.training.request import Training
 from legroom.training.supervise import ChildRecord

@@ -1,6 +1,6 @@
 """When a training is told to write a checkpoint before its memory runs out, and when it is left alone."""
 
-from legroom.model.progress import MemorySample
+from legroom.model.outcome import MemorySample
 from legroom.training.lookout import Lookout
 
 GIB = 1 << 30

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from legroom.model.progress import MemorySample
-from legroom.training.memory_samples import MOST_SAMPLES, MemorySamples
+from legroom.model.outcome import MemorySample
+from legroom.training.lookout import MOST_SAMPLES, MemorySamples
 from legroom.training.supervise import MOST_MESSAGES, drop_some
 
 GIVEN = [

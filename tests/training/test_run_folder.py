@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from legroom.errors import BadInput
+from legroom.model.files import Damaged, Newer, seal, unseal
 from legroom.model.footprint import Peak, Phase
 from legroom.model.outcome import MeasuredPeak, MeasuredPeaks, Outcome
 from legroom.model.run import Run
-from legroom.model.sealed import Damaged, Newer, seal, unseal
 from legroom.reading import read
 from legroom.training import durable
 from legroom.training.checkpoint import MOST_DAMAGED, Checkpoints

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from legroom.model.progress import MemorySample
+from legroom.model.outcome import MemorySample
 from legroom.model.run import Run
-from legroom.training.failing import failure_of
 from legroom.training.request import Training
 from legroom.training.supervise import ChildRecord, _Listener, _Meter
-from legroom.training.train import Starts, _status
+from legroom.training.train import Starts, _status, failure_of
 
 
 class Silent:

@@ -1,103 +1,71 @@
 """The seam: everything that the core may ask of a training library, and the table of installed backends.
 
-A backend is one object that implements `Backend`. It is found through the entry point group `legroom.backends`; those
-of this distribution are registered in the same way as anybody's. The core never compares a backend's name: it asks
-`backend_of(run)`. Nothing here imports a backend before it is asked for, and a backend imports its library only in the
-methods that need it.
-
-Most methods have a default that means "nothing special", so that a small backend states only what it has.
+A backend is one object of class `Backend`: what it is called, and five parts, each stated as far as the library has
+something to say there. It is found through the entry point group `legroom.backends`; those of this distribution are
+registered in the same way as anybody's. The core never compares a backend's name: it asks `backend_of(run)`. Nothing
+here imports a backend before it is asked for, and a backend imports its library only when a part is used (`lazily`).
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from legroom.backends.default import DEFAULT_BACKEND as DEFAULT_BACKEND
 from legroom.errors import BadInput, LegroomError
 from legroom.extras import entry_points, require
-from legroom.model.algorithms import Algorithm
-from legroom.model.attachment import Attachment
-from legroom.model.counts import Storage
-from legroom.model.draft import Draft, Key
+from legroom.model.draft import Draft, Key, Vocabulary
 from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, Values
-from legroom.model.facts import spaces_of
-from legroom.model.finding import Finding
-from legroom.model.footprint import Footprint
-from legroom.model.knob import Growth, Knob
-from legroom.model.machine import Gpu, Machine
-from legroom.model.plan import PRICES, MostEnvs, Plan, Price
-from legroom.model.run import MemorySpec, Run
-from legroom.model.spaces import Space
-from legroom.model.vocabulary import Vocabulary
+from legroom.model.facts import Algorithm, Storage
+from legroom.model.footprint import Finding, Footprint
+from legroom.model.machine import Machine
+from legroom.model.plan import PRICES, Growth, Knob, MostEnvs, Plan, Price
+from legroom.model.program_plan import Attachment
+from legroom.model.run import Run
 from legroom.named_runs import workload_of
 from legroom.plugins import plugged_knobs
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from legroom.model.archive import Exported
-    from legroom.model.counts import Counts, StoredData
-    from legroom.model.file_kind import FileKind
-    from legroom.model.learner import FailureCause, Learner, Loop
-    from legroom.model.rule import Rule
+    from legroom.model.draft import FileKind
+    from legroom.model.facts import Counts, StoredData
+    from legroom.model.learner import Exported, FailureCause, Learner, Loop, TrainTask
+    from legroom.model.rule import Rule, SubjectRun
     from legroom.model.spaces import KnownSpaces
-    from legroom.model.subject import SubjectRun
-    from legroom.model.task import TrainTask
 
 GROUP = "legroom.backends"
 
 
-class Backend(Protocol):
-    """One training library.
+class _Lazy:
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __get__(self, part: Any, kind: type | None = None) -> Any:
+        module, _, name = self._place.partition(":")
+        return getattr(import_module(module), name)
+
+
+def lazily(place: str) -> Any:
+    """Return an attribute of a part that is `module:name`, imported when used: a table, or a method's function."""
+    return _Lazy(place)
+
+
+class BackendReader(Protocol):
+    """How runs of the library are written.
 
     Attributes:
-        name: as it stands in run files.
-        title: its name in sentences.
-        extra: what `pip install 'legroom[extra]'` needs for it; empty for a backend of another distribution.
-        packages: what a training imports, checked before one is started.
-        libraries: distributions that figures depend on, or that a report should name.
-        classes_from: packages whose classes (wrappers, layers) a run may name without being trusted.
-        spreads: whether one training can be spread over the nodes of a cluster.
-        script_packages: what Python source imports to use the library.
-        algorithms: that it trains, with the defaults of their constructors.
+        vocabulary: its words in run files and on command lines, beside those that every backend has.
+        file_kinds: YAML of other programs that it reads runs from.
     """
 
-    name: str
-    title: str
-    extra: str = ""
-    packages: tuple[str, ...] = ()
-    libraries: tuple[str, ...] = ()
-    classes_from: tuple[str, ...] = ()
-    spreads: bool = False
-    script_packages: tuple[str, ...] = ()
-
-    @property
-    def algorithms(self) -> tuple[Algorithm, ...]: ...
-
-    # The methods of each stage of the way through follow: reading, facts, predicting, fitting, checking,
-    # the page, training. A section is added together with the code of the core that asks it.
-
-    # ---- reading
-
-    pins_read: tuple[str, ...] = ()
-    """distributions whose release changes what a run stores: a pin next to a file counts as installed"""
-    own_spaces: Mapping[str, KnownSpaces] | None = None
-    """spaces of the library's own environments; None: it trains gymnasium's, of which reading has a table"""
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """Its words in run files and on command lines, beside those that every backend has."""
-        return Vocabulary()
-
-    @property
-    def file_kinds(self) -> tuple[FileKind, ...]:
-        """YAML of other programs that it reads runs from."""
-        return ()
+    vocabulary: Vocabulary = Vocabulary()
+    file_kinds: tuple[FileKind, ...] = ()
 
     def script_drafts(self, text: str, path: str) -> list[Draft]:
         """Return the runs that a Python script makes with this library, found by its syntax; nothing is executed.
@@ -129,51 +97,43 @@ class Backend(Protocol):
         """
         return []
 
-    def run_of_call(self, what: Any, policy: Any, env: Any, arguments: Mapping[str, Any]) -> Run | None:
-        """Return the run that `what(policy, env, **arguments)` would be; None where it is no class of this library.
+    def run_of_object(self, what: Any, arguments: Mapping[str, Any] | None) -> Run | None:
+        """Return the run that a constructor's call makes; None where it is none of this library's.
+
+        Args:
+            what: a class of the library; a live model; or a call as `legroom.hollow.model_calls` recorded it, a
+                mapping, with `total_timesteps` where that is known.
+            arguments: that the class is called with; None for the others.
 
         Raises:
             BadInput: it is one, but not with these arguments.
         """
         return None
 
-    def run_of_model(self, model: Any) -> Run | None:
-        """Return the run that a live object is; None where it is none of this library's."""
-        return None
 
-    def run_of_record(self, record: Mapping[str, Any]) -> Run | None:
-        """Return the run that a constructor call of a rehearsed program makes; None where it is none of this library's.
+class BackendPredictor(Protocol):
+    """What a run of the library takes.
 
-        Args:
-            record: as `legroom.hollow.model_calls` wrote it down, with `total_timesteps` where that is known.
-        """
-        return None
+    Attributes:
+        checks_hyperparams: whether its hyperparameters are those of its algorithms' constructors, and no others.
+    """
 
-    # ---- facts
+    checks_hyperparams: bool = True
 
     def storage(self, run: Run) -> Storage:
         """Return what the run keeps of its steps until it learns from them."""
-        size = hyper(run, "buffer_size")
-        return Storage("replay", int(size)) if size else Storage("rollout", int(hyper(run, "n_steps") or 0))
-
-    def stored_observation(self, run: Run) -> Space:
-        """Return the observation as it is stored."""
-        return spaces_of(run)[0]
+        size, observation = hyper(run, "buffer_size"), run.env.spaces and run.env.spaces.observation
+        if size:
+            return Storage("replay", int(size), observation)
+        return Storage("rollout", int(hyper(run, "n_steps") or 0), observation)
 
     def constraints(self, run: Run) -> Iterable[Finding]:
         """Return what the library would refuse, or do differently from what the run seems to say."""
         return ()
 
-    def hyperparameters(self, run: Run) -> Collection[str]:
-        """Return the names that `hyperparams` may have."""
-        return algorithm_of(run).keys
-
-    def unread_memory(self, run: Run) -> Mapping[str, tuple[str, str]]:
-        """Return the keys of `memory` that have no effect: what is to be said of each, and the way out."""
-        keys = (field.name for field in fields(MemorySpec))
-        return {key: (f"memory.{key} has no effect with backend {self.name}", "") for key in keys}
-
-    # ---- predicting
+    def unread_memory(self, run: Run) -> Mapping[str, tuple[str, str]] | None:
+        """Return the keys of `memory` that have no effect: what is to be said of each, and the way out; None: all."""
+        return None
 
     def prepared(self, run: Run, mode: Mode, progress: Callable[[str], None]) -> Run:
         """Return the run with what only the library knows of it, its spaces for example.
@@ -185,14 +145,6 @@ class Backend(Protocol):
             MissingExtra, BadInput: mode `trace` without the library, or a run that it refuses.
         """
         return run
-
-    def asked_for_card(self, run: Run, gpu: Gpu, mode: Mode, progress: Callable[[str], None]) -> str:
-        """Have the library's compiler plan the run for this card, where it has one, and keep what it says.
-
-        Returns:
-            Why that failed, as a note for the reader; empty where it did not, or where there is nothing to ask.
-        """
-        return ""
 
     def env_task(self, run: Run) -> EnvTask | None:
         """Return how the run's gymnasium environment is to be looked at; None where it has no such environment."""
@@ -206,70 +158,51 @@ class Backend(Protocol):
         """
         return None
 
-    def look(self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode) -> list[Look]:
+    def look(
+        self,
+        runs: Sequence[Run],
+        devices: Sequence[DeviceName],
+        machine: Machine,
+        mode: Mode,
+        values: Values = "refuse",
+        progress: Callable[[str], None] = lambda text: None,
+    ) -> list[Look]:
         """Return what is known of the networks and updates of each run, by arithmetic or, unless `mode` forbids it,
-        by tracing and measuring; several runs share the cost of importing the library.
+        by tracing, measuring or asking a compiler; several runs share the cost of importing the library.
+
+        Args:
+            values: what code gets that reads a value while it is traced; see `predict`.
 
         Raises:
             MissingExtra: mode `trace` without the library.
         """
         return [Look() for _ in runs]
 
-    def look_answering(
-        self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode, values: Values
-    ) -> list[Look]:
-        """Return the same, where code that reads values while it is traced gets an answer: assumed, or computed."""
-        return self.look(runs, devices, machine, mode)
-
     def footprint(self, run: Run, evidence: Evidence) -> Footprint:
         """Return the bill; `predicting.predict.footprint_of` makes one of items."""
         ...
 
-    # ---- checking
 
-    @property
-    def run_rules(self) -> tuple[Rule, ...]:
-        """Return the rules that know this library, asked about its runs alone; a general rule's code adds to it."""
-        return ()
+class BackendFitter(Protocol):
+    """What can be turned of a run of the library.
 
-    @property
-    def script_rules(self) -> tuple[Rule, ...]:
-        """Return the rules about Python source that uses this library."""
-        return ()
+    Attributes:
+        knobs: what fitting may turn; the order within a price decides between knobs that buy the same.
+        must_hold: rules that the library only warns of and a fitted run satisfies all the same, with the price of that.
+        mends: rules whose mending is more than the finding's own fix says: the run mended, None where it cannot be.
+        attachments: the savings that a program which uses the library can have from outside, without being edited.
+        layers: keywords of a policy that are widths of hidden layers, with what the page calls them.
+        settings: keys of env, eval, checkpoint and memory that do something, beside `n_envs`.
+        last_stops: where the page's sliders end that go further, or less far, than its own.
+    """
 
-    def follows(self, script: Any) -> bool | None:
-        """Return whether the sizes of a training in this source are known without a run; None: it trains nothing."""
-        return None
-
-    def counts(self, run: Run) -> Counts | None:
-        """Return how often things happen in the run; None where it has no iterations that end in an update."""
-        return None
-
-    def stored_data(self, run: Run, footprint: Footprint) -> StoredData | None:
-        """Return the rollout or replay buffer that a bill holds, None where the run keeps none."""
-        return None
-
-    def confirmations(self, one: SubjectRun) -> Iterable[tuple[str, str]]:
-        """Return (what, why it is fine) of settings that look wrong and are not; BadInput: something is not known."""
-        return ()
-
-    def label(self, run: Run) -> str:
-        """Return the run's algorithm in a heading; the default backend's need no more than their name."""
-        return f"{run.algo} on {self.title}"
-
-    def advice_for_full_gpu(self, run: Run) -> str:
-        """Return what to change first in a run that needs more GPU memory than there is."""
-        return "a smaller batch_size or network; legroom fit finds them"
-
-    # ---- fitting
-
+    knobs: tuple[Knob, ...] = ()
     must_hold: Mapping[str, Price] = {}
-    """rules that the library only warns of and a fitted run satisfies all the same, with what mending them costs"""
-
-    @property
-    def knobs(self) -> tuple[Knob, ...]:
-        """What fitting may turn; the order within a price decides between knobs that buy the same."""
-        return ()
+    mends: Mapping[str, Callable[[Run], Run | None]] = {}
+    attachments: tuple[Attachment, ...] = ()
+    layers: Mapping[str, str] = {}
+    settings: tuple[str, ...] = ()
+    last_stops: Mapping[str, int] = {}
 
     def with_free_savings(self, run: Run, evidence: Evidence) -> Run:
         """Return the run with what a training does by itself: bit-equal, no slower, and not against what it says."""
@@ -280,7 +213,7 @@ class Backend(Protocol):
         return ()
 
     def with_most_envs(self, plan: Plan, footprint: Callable[[Run], Footprint], cap: int | None) -> MostEnvs | None:
-        """Return the plan with all environments that its card has room for; None for runs that do not ask for it.
+        """Return the plan with all environments that its GPU has room for; None for runs that do not ask for it.
 
         Args:
             cap: environment steps that one update may learn from; None: what the backend thinks sensible.
@@ -299,51 +232,51 @@ class Backend(Protocol):
         """Return the samples of one gradient step, and how many of them go over one rollout where there is one."""
         return int(hyper(run, "batch_size") or 1), None
 
-    def mended(self, run: Run, finding: Finding) -> Run | None:
-        """Return the run with a broken rule mended; None where it is as the finding's own fix says."""
-        return None
-
     def evidence_key(self, run: Run) -> str:
         """Return what variants of a run share that need not be looked at more than once."""
         return ""
 
-    # ---- programs
 
-    @property
-    def attachments(self) -> tuple[Attachment, ...]:
-        """Return the savings that a program which uses the library can have from outside, without being edited."""
+class BackendChecker(Protocol):
+    """What is wrong, or right, with runs and scripts of the library.
+
+    Attributes:
+        run_rules: that know this library, asked about its runs alone; a general rule's code adds to it.
+        script_rules: about Python source that uses it.
+        advice_for_full_gpu: what to change first in a run that needs more GPU memory than there is.
+    """
+
+    run_rules: tuple[Rule, ...] = ()
+    script_rules: tuple[Rule, ...] = ()
+    advice_for_full_gpu: str = "a smaller batch_size or network; legroom fit finds them"
+
+    def follows(self, script: Any) -> bool | None:
+        """Return whether the sizes of a training in this source are known without a run; None: it trains nothing."""
+        return None
+
+    def counts(self, run: Run) -> Counts | None:
+        """Return how often things happen in the run; None where it has no iterations that end in an update."""
+        return None
+
+    def stored_data(self, run: Run, footprint: Footprint) -> StoredData | None:
+        """Return the rollout or replay buffer that a bill holds, None where the run keeps none."""
+        return None
+
+    def confirmations(self, one: SubjectRun) -> Iterable[tuple[str, str]]:
+        """Return (what, why it is fine) of settings that look wrong and are not; BadInput: something is not known."""
         return ()
 
-    # ---- archives
 
-    def export(self, directory: Path, archive: Path, *, force: bool, trust: bool) -> Exported:
-        """Write what a run has learned, its last good checkpoint, as a file for use elsewhere.
+class BackendTrainer(Protocol):
+    """How runs of the library are trained.
 
-        Raises:
-            BadInput: it cannot be exported.
-            MissingExtra: the library is not installed.
-        """
-        raise BadInput(f"runs of {self.title} cannot be exported", path=directory)
-
-    # ---- the page
-
-    last_stops: Mapping[str, int] = {}
-    """where sliders end that go further, or less far, than the page's own"""
-
-    def layers(self, run: Run) -> Mapping[str, str]:
-        """Return which keywords of the run's policy are widths of hidden layers, with what the page calls them."""
-        return {}
-
-    def settings(self, run: Run) -> tuple[str, ...]:
-        """Return which keys of env, eval, checkpoint and memory do something for such a run, beside `n_envs`."""
-        return ()
-
-    # ---- training
+    Attributes:
+        export_file: what `legroom export` writes of its runs; empty where it cannot.
+        export_use: where a policy can be used that was exported: `elsewhere`, `with SB3`.
+    """
 
     export_file: str = ""
-    """what `legroom export` writes of its runs; empty where it cannot"""
     export_use: str = "elsewhere"
-    """where a policy can be used that was exported: `elsewhere`, `with SB3`"""
 
     def refuse_training(self, run: Run, *, fit: bool, resume: bool, pictures: bool) -> None:
         """Refuse at once what the library would only refuse minutes later.
@@ -366,7 +299,7 @@ class Backend(Protocol):
         return run
 
     def child_environment(self, task: TrainTask) -> Mapping[str, str]:
-        """Return variables of the training child: allocators are told before a library loads, or they do not listen.
+        """Return variables of the training child: allocator variables are set before the library is imported.
 
         What the user has set counts more.
         """
@@ -378,6 +311,7 @@ class Backend(Protocol):
         Raises:
             BadInput: it cannot be trained.
         """
+        raise BadInput(f"backend {task.run.backend} predicts runs, it does not train them", path=task.run.source)
 
     def failure_cause(self, error: Exception) -> FailureCause:
         """Return what an exception of the training means."""
@@ -386,6 +320,68 @@ class Backend(Protocol):
         if isinstance(error, LegroomError):
             return FailureCause("refused")
         return FailureCause("memory" if isinstance(error, MemoryError) else "error")
+
+    def export(self, directory: Path, archive: Path, *, force: bool, trust: bool) -> Exported:
+        """Write what a run has learned, its last good checkpoint, as a file for use elsewhere.
+
+        Raises:
+            BadInput: it cannot be exported.
+            MissingExtra: the library is not installed.
+        """
+        raise BadInput("runs of this backend cannot be exported", path=directory)
+
+
+class _NoTrainer(BackendTrainer):
+    def refuse_training(self, run: Run, *, fit: bool, resume: bool, pictures: bool) -> None:
+        raise BadInput(f"backend {run.backend} predicts runs, it does not train them", path=run.source)
+
+
+def _plain(part: Any) -> Any:
+    """Return a part that states nothing."""
+    return type(part.__name__, (part,), {})()
+
+
+_READER, _FITTER, _CHECKER = _plain(BackendReader), _plain(BackendFitter), _plain(BackendChecker)
+_TRAINER = _NoTrainer()
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Backend:
+    """One training library: its names, and its five parts. It needs a name, a title, algorithms and a predictor.
+
+    Attributes:
+        name: as it stands in run files.
+        title: its name in sentences.
+        algorithms: that it trains, with the defaults of their constructors.
+        extra: what `pip install 'legroom[extra]'` needs for it; empty for a backend of another distribution.
+        packages: what a training imports, checked before one is started.
+        libraries: distributions that figures depend on, or that a report should name.
+        classes_from: packages whose classes (wrappers, layers) a run may name without being trusted.
+        spreads: whether one training can be spread over the nodes of a cluster.
+        in_headings: whether a heading that names an algorithm names the library too.
+        script_packages: what Python source imports to use the library.
+        pins_read: distributions whose release changes what a run stores: a pin next to a file counts as installed.
+        own_spaces: spaces of the library's own environments; None: it trains gymnasium's, of which reading has a table.
+    """
+
+    name: str
+    title: str
+    algorithms: tuple[Algorithm, ...]
+    extra: str = ""
+    packages: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    classes_from: tuple[str, ...] = ()
+    spreads: bool = False
+    in_headings: bool = True
+    script_packages: tuple[str, ...] = ()
+    pins_read: tuple[str, ...] = ()
+    own_spaces: Mapping[str, KnownSpaces] | None = None
+
+    predictor: BackendPredictor
+    reader: BackendReader = _READER
+    fitter: BackendFitter = _FITTER
+    checker: BackendChecker = _CHECKER
+    trainer: BackendTrainer = _TRAINER
 
 
 @cache
@@ -444,7 +440,7 @@ def no_cluster(why: str, path: str | None = None) -> BadInput:
 def all_knobs() -> tuple[Knob, ...]:
     """Return the knobs of all installed backends, cheapest first; those that several have are there once."""
     once: dict[tuple[str, str], Knob] = {}
-    for knob in (*(knob for backend in backends() for knob in backend.knobs), *plugged_knobs()):
+    for knob in (*(knob for backend in backends() for knob in backend.fitter.knobs), *plugged_knobs()):
         once.setdefault((knob.key, knob.say), knob)
     return tuple(sorted(once.values(), key=lambda knob: PRICES.index(knob.price)))
 
@@ -454,14 +450,14 @@ def knob_named(key: str, first: Backend | None = None) -> Knob | None:
 
     What a setting costs is the same wherever it is said: in a plan, on the page, in an explanation, in the manual.
     """
-    knobs = (*first.knobs, *all_knobs()) if first is not None else all_knobs()
+    knobs = (*first.fitter.knobs, *all_knobs()) if first is not None else all_knobs()
     return next((knob for knob in knobs if key in (knob.key, *knob.also)), None)
 
 
 @cache
 def all_attachments() -> tuple[Attachment, ...]:
     """Return what the installed backends can attach to a program."""
-    return tuple(attachment for backend in backends() for attachment in backend.attachments)
+    return tuple(attachment for backend in backends() for attachment in backend.fitter.attachments)
 
 
 def find_algorithm(backend: str, name: str) -> Algorithm | None:

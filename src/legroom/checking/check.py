@@ -16,12 +16,10 @@ from legroom.checking.subject_reader import read_subject
 from legroom.checking.understanding import NO_TRAINING, understanding_of, understanding_of_yaml
 from legroom.checking.walking import Target, targets
 from legroom.errors import BadInput, NotARun
-from legroom.model.checked import Checked, Totals
-from legroom.model.finding import Finding
+from legroom.model.footprint import Finding
 from legroom.model.machine import Machine
-from legroom.model.rule import Fix, Rule
+from legroom.model.rule import Checked, Fix, Rule, Subject, SubjectRun, Totals
 from legroom.model.spaces import describe
-from legroom.model.subject import Subject, SubjectRun
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName
 from legroom.reading.leniently import expanded
@@ -212,7 +210,7 @@ def _totals(one: SubjectRun) -> Totals:
     known_envs = run.env.n_envs if one.knows("env", "n_envs") else None
     found = counts_known(one)
     backend = backend_of(run)
-    stored = backend.stored_data(run, footprint) if footprint is not None else None
+    stored = backend.checker.stored_data(run, footprint) if footprint is not None else None
     total = run.total_timesteps
     return Totals(
         name=run.name,
@@ -234,11 +232,11 @@ def _totals(one: SubjectRun) -> Totals:
 
 def _title(one: SubjectRun, backend: Backend) -> str:
     run = one.run
-    parts = [backend.label(run)]
+    parts = [f"{run.algo} on {backend.title}" if backend.in_headings else run.algo]
     if one.knows("env", "n_envs"):
         parts.append(plural(run.env.n_envs, "env"))
     if run.env.spaces is not None:
-        parts.append(f"observation {describe(backend_of(run).stored_observation(run))}")
+        parts.append(f"observation {describe(backend.predictor.storage(run).observation)}")
     elif run.env.id:
         parts.append(f"{run.env.id}, whose spaces are not known")
     return ", ".join(parts)

@@ -11,7 +11,7 @@ from legroom.backends.base import backend_of, hyper
 from legroom.checking.rule_helpers import counts_known, of_ram, of_vram
 from legroom.errors import BadInput
 from legroom.model.facts import episode_limit
-from legroom.model.subject import Subject, SubjectRun
+from legroom.model.rule import Subject, SubjectRun
 from legroom.model.verdict import gpu_fits, host_fits
 from legroom.units import format_fine_size as size
 from legroom.units import plural
@@ -30,11 +30,11 @@ def confirmations(subject: Subject, one: SubjectRun, *, algo_known: bool = True)
 
 
 def _of_the_library(subject: Subject, one: SubjectRun) -> Iterable[Sentence]:
-    return backend_of(one.run).confirmations(one)
+    return backend_of(one.run).checker.confirmations(one)
 
 
 def _epochs(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
-    found = backend_of(one.run).counts(one.run)
+    found = backend_of(one.run).checker.counts(one.run)
     if found is not None and "n_epochs" in found.depends_on and one.knows("hyperparams", "n_epochs"):
         yield f"n_epochs {hyper(one.run, 'n_epochs')}", "costs time, not memory: every epoch uses the same rollout"
 
@@ -43,7 +43,7 @@ def _host(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
     if one.footprint is None or not host_fits(one.footprint, subject.budget):
         return
     host, detail = one.footprint.host, ""
-    stored = backend_of(one.run).stored_data(one.run, one.footprint)
+    stored = backend_of(one.run).checker.stored_data(one.run, one.footprint)
     if stored is not None:
         copy = f", {size(stored.peak)} {stored.peak_when}" if stored.peak else ""
         detail = f"{stored.name} {size(stored.nbytes)} {stored.when}{copy}; "
@@ -73,7 +73,7 @@ def _total(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
 
 
 def _episodes(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
-    storage, limit = backend_of(one.run).storage(one.run), episode_limit(one.run)
+    storage, limit = backend_of(one.run).predictor.storage(one.run), episode_limit(one.run)
     rows = storage.steps if storage.kind == "rollout" else 0
     if rows and limit and limit >= rows and one.knows("hyperparams", "n_steps"):
         yield (

@@ -13,7 +13,7 @@ import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from legroom.model.finding import Finding
+from legroom.model.footprint import Finding
 
 _DIRECTIVE = re.compile(r"#\s*legroom:\s*(?P<kind>ignore-file|ignore)\b\s*(?:\[(?P<names>[^\]]*)\])?")
 EVERYTHING = frozenset({"*"})

@@ -11,8 +11,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from legroom.model.rule import Fix
-from legroom.model.subject import Key, Subject, SubjectRun
+from legroom.model.rule import Fix, Key, Subject, SubjectRun
 from legroom.reading import constants, naming
 from legroom.reading.file_kinds import all_kinds
 

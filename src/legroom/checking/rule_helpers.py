@@ -16,9 +16,8 @@ from typing import Any
 
 from legroom.backends.base import backend_of
 from legroom.errors import BadInput
-from legroom.model.counts import Counts
-from legroom.model.rule import Found, Look, Rule
-from legroom.model.subject import Key, Subject, SubjectRun
+from legroom.model.facts import Counts
+from legroom.model.rule import Found, Key, Look, Rule, Subject, SubjectRun
 from legroom.reading.interpreter.script import Script
 from legroom.units import format_size
 
@@ -102,7 +101,7 @@ def callbacks_are_its_own(subject: Subject) -> bool:
 
 def counts_known(one: SubjectRun) -> Counts | None:
     """Return the backend's counts; None where it has none, or a number that they depend on is not known."""
-    found = backend_of(one.run).counts(one.run) if one.knows("env", "n_envs") else None
+    found = backend_of(one.run).checker.counts(one.run) if one.knows("env", "n_envs") else None
     return found if found and all(one.knows("hyperparams", name) for name in found.depends_on) else None
 
 

@@ -13,8 +13,7 @@ from itertools import chain
 
 from legroom.backends.base import Backend, backend_of, backends
 from legroom.checking.rules import GENERAL_RUN_RULES, GENERAL_SCRIPT_RULES
-from legroom.model.rule import Found, Look, Rule
-from legroom.model.subject import Subject
+from legroom.model.rule import Found, Look, Rule, Subject
 from legroom.plugins import plugged_rules
 
 
@@ -44,8 +43,8 @@ def _by_code(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     return tuple(table[code] for code in sorted(table))
 
 
-RUN_RULES = _by_code([*GENERAL_RUN_RULES, *(_of_backend(rule, b) for b in backends() for rule in b.run_rules)])
-SCRIPT_RULES = _by_code([*GENERAL_SCRIPT_RULES, *(rule for b in backends() for rule in b.script_rules)])
+RUN_RULES = _by_code([*GENERAL_RUN_RULES, *(_of_backend(rule, b) for b in backends() for rule in b.checker.run_rules)])
+SCRIPT_RULES = _by_code([*GENERAL_SCRIPT_RULES, *(rule for b in backends() for rule in b.checker.script_rules)])
 # Rules that are gone. To ignore one is still right, and no other rule gets its code.
 REMOVED = {
     "LR019": "n-epochs-costs-time", "LR021": "updates-per-iteration", "LR022": "schedule-never-completes",

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from legroom.checking.walking import Target
 from legroom.machine.probing import count_cores
-from legroom.model.checked import Checked
+from legroom.model.rule import Checked
 
 LEAST = 40  # files from which on processes are worth their start, about 50 ms each
 MOST_PROCESSES = 8

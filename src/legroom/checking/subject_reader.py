@@ -10,8 +10,8 @@ from legroom.backends.base import backends
 from legroom.checking.pins import find_pin
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
+from legroom.model.rule import Key, Subject, SubjectRun
 from legroom.model.run import Run
-from legroom.model.subject import Key, Subject, SubjectRun
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName, add_up, choose_device, gather
 from legroom.reading.interpreter.script import read_script

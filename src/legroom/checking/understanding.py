@@ -12,8 +12,7 @@ from collections.abc import Iterable
 
 from legroom.backends.base import backends
 from legroom.checking.torch_sources import loops_of, steps_environment
-from legroom.model.checked import Understanding
-from legroom.model.subject import Subject
+from legroom.model.rule import Subject, Understanding
 from legroom.reading.interpreter.script import Script, dotted, each_function
 from legroom.reading.leniently import OTHER_TRAINERS
 from legroom.reading.source import unparsed, walk
@@ -72,7 +71,7 @@ def _of_script(script: Script) -> Understanding:
     of_lightning = any(method.name == "training_step" for cls in script.classes for method in each_function(cls))
     if not of_lightning and not any(call for call in _training_calls(script)):
         return NO_TRAINING
-    followed = {backend.title: backend.follows(script) for backend in backends()}
+    followed = {backend.title: backend.checker.follows(script) for backend in backends()}
     if True in followed.values():
         return UNDERSTOOD
     if _calls_attribute(script, ("backward",)) and script.imports("torch"):

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from legroom.cli.writing import check_writable, write_text
 from legroom.errors import BadInput
-from legroom.model.checked import Checked
-from legroom.model.finding import Finding
+from legroom.model.footprint import Finding
+from legroom.model.rule import Checked
 from legroom.rendering.console import JSON_VERSION
 
 _NUMBER = re.compile(r"\d[\d,._]*")

@@ -17,8 +17,7 @@ from legroom.cli.check_options import Format
 from legroom.cli.overrides import repeated, split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.machine import probe
-from legroom.model.checked import Checked
-from legroom.model.rule import Fix
+from legroom.model.rule import Checked, Fix
 from legroom.named_runs import workloads
 from legroom.reading.constants import walked_settings
 from legroom.reading.project_file import Project, read_project

@@ -39,7 +39,7 @@ def run(
     check_export(directory, archive, force=force)  # before torch is imported
     backend = backend_named(backend_name_in(directory))
     try:
-        exported = backend.export(directory, archive, force=force, trust=trust)
+        exported = backend.trainer.export(directory, archive, force=force, trust=trust)
     except NOT_OF_OURS as error:
         what = f"its checkpoint was not written by a training: {type(error).__name__}: {error}"
         raise BadInput(what, path=directory, hint="give a folder that legroom train wrote") from error

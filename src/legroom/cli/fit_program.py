@@ -14,8 +14,7 @@ from legroom.cli.params import EXAMPLE, filled_in, places_in, read_params, run_t
 from legroom.cli.writing import Force, Html, check_writable, show
 from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, BadInput
 from legroom.fitting.param_search import find_frontier, find_largest
-from legroom.model.param import Number, Param, ParamSearch, Trial
-from legroom.model.program_plan import Attached, ProgramPlan, Savings
+from legroom.model.program_plan import Attached, Number, Param, ParamSearch, ProgramPlan, Savings, Trial
 from legroom.model.rehearsal import ProgramPrediction
 from legroom.rendering.attached_text import attached_plan_document, attached_plan_json
 from legroom.rendering.console import complain, say, status

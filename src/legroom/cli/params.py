@@ -10,7 +10,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 from legroom.errors import BadInput
-from legroom.model.param import Number, Param
+from legroom.model.program_plan import Number, Param
 
 EXAMPLE = "--param batch_size=64..8192 -- python train.py --batch-size {batch_size}"
 MOST = 2

@@ -20,10 +20,10 @@ from legroom.cli.told_notes import told_notes
 from legroom.cli.trusting import Trust, unknown_run, unseen_line, unseen_run
 from legroom.cli.writing import Force, Html, check_writable, show
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, NotKnownYet, Unseen
-from legroom.fitting.priced import predict_all
+from legroom.fitting.predictor import predict_all
 from legroom.machine import probe
 from legroom.model.machine import Machine
-from legroom.model.prediction import Prediction
+from legroom.model.plan import Prediction
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import unseen_env

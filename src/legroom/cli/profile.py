@@ -12,7 +12,7 @@ from legroom.cli.help import OUTPUT, WHAT, rarely
 from legroom.cli.overrides import split_settings
 from legroom.cli.writing import Force, Html, check_writable, write_page, write_text
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
-from legroom.model.profile import Comparison, Profile
+from legroom.model.trace import Comparison, Profile
 from legroom.profiling.baseline import compare, read_baseline
 from legroom.profiling.profile_env import FRAMES, MOST_ENVS, SEED, SNAPSHOT_INTERVAL, profile, write_cprofile
 from legroom.rendering.console import PLAIN_WIDTH, say, status

@@ -11,7 +11,7 @@ from legroom.cli.help import OUTPUT, rarely
 from legroom.errors import BadInput
 from legroom.model.facts import trained_by_legroom
 from legroom.model.footprint import Footprint
-from legroom.model.prediction import Prediction
+from legroom.model.plan import Prediction
 from legroom.scheduling.requests import System, request_for
 from legroom.scheduling.snippets import granted, snippet
 from legroom.units import MIB

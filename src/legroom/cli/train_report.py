@@ -14,8 +14,7 @@ from legroom.cli.writing import write_page
 from legroom.environments.own_code import own_code
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
-from legroom.model.outcome import Outcome
-from legroom.model.progress import Progress
+from legroom.model.outcome import Outcome, Progress
 from legroom.named_runs import find_workload
 from legroom.rendering.console import complain, say
 from legroom.rendering.document import Document
@@ -90,7 +89,7 @@ def _say_outcome(
             else "there is no checkpoint yet"
         )
         complain(f"{outcome.error} ({way}; log: {folder / 'train.log'})")
-    use = (backend_of(training.run).export_use, _export_command(training))
+    use = (backend_of(training.run).trainer.export_use, _export_command(training))
     name = training.asked.name if find_workload(target) else target  # which size of it had been chosen
     again = command_to_resume(folder, {target: name})
     document = outcome_document(_all_of(name, outcome, record, training, machine), folder, again=again, export=use)
@@ -108,7 +107,7 @@ def _log_tail(path: Path, lines: int = 15) -> str:
 
 def _export_command(training: Training) -> str:
     """Return the command that writes what was learned to a file; empty where the backend writes none."""
-    folder, name = training.folder.path, backend_of(training.run).export_file
+    folder, name = training.folder.path, backend_of(training.run).trainer.export_file
     if Path(name).exists():
         name = f"{folder.name}-{name}"
     trust = ["--trust"] if own_code(training.run).policy else []  # which has just been imported to train it

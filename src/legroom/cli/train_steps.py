@@ -32,8 +32,7 @@ from legroom.predicting.predict import choose_device
 from legroom.reading import read, read_all
 from legroom.rendering.console import say, status
 from legroom.rendering.training_display import display_for
-from legroom.training.choosing import words
-from legroom.training.prepare import knob_after_failure, prepare
+from legroom.training.prepare import knob_after_failure, prepare, words
 from legroom.training.request import Training
 from legroom.training.run_folder import RunFolder
 from legroom.training.supervise import ChildRecord

@@ -29,7 +29,7 @@ from legroom.errors import BadInput
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.child_process import how_it_ended, import_path, run_child, run_file
 from legroom.machine.temporary_folder import temporary_folder
-from legroom.model.evidence import EnvLook, EnvMemory, EnvTask, Growth, LeanProbe
+from legroom.model.evidence import ColumnGrowth, EnvLook, EnvMemory, EnvTask, LeanProbe
 from legroom.model.facts import n_workers
 from legroom.model.run import Run, Spaces
 from legroom.sharing.shared_folder import OFF, VARIABLE
@@ -208,7 +208,7 @@ def _as_memory(answer: dict[str, Any]) -> EnvMemory | None:
 
 
 def _as_probe(data: dict[str, Any]) -> LeanProbe:
-    columns = {key: Growth(**growth) for key, growth in data["columns"].items()}
+    columns = {key: ColumnGrowth(**growth) for key, growth in data["columns"].items()}
     return LeanProbe(**data | {"columns": columns})
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from legroom.model.evidence import Growth
+from legroom.model.evidence import ColumnGrowth
 from legroom.storing.budget import Options, new_shelf
 from legroom.storing.column import Column
 from legroom.storing.core import Store
@@ -105,7 +105,7 @@ class Meter:
         self.store.add(row, now, after)  # the last row may be written once more
         return between
 
-    def growth(self, samples: Sequence[np.ndarray], openings: Sequence[np.ndarray]) -> Growth:
+    def growth(self, samples: Sequence[np.ndarray], openings: Sequence[np.ndarray]) -> ColumnGrowth:
         """Return the bytes that environments, steps and episodes take.
 
         Args:
@@ -128,7 +128,7 @@ class Meter:
         # with other first observations, another stack might have been found; and the store may still be learning
         found = [float(steps.mean()), *map(self._step_with, self._other_stacks())]
         found.append(found[0] - self._saved_once_settled() / (len(self._log) * self.n_envs))
-        return Growth(
+        return ColumnGrowth(
             item_nbytes=self.item_nbytes,
             n_stack=self.store.stack.n_stack,
             first=first,

@@ -6,6 +6,6 @@ explain_file(path)                   a file of any size; only its ends are read 
 """
 
 from legroom.explaining.explain import explain, explain_file, explain_stream
-from legroom.model.explanation import Advice, Dimension, Explanation
+from legroom.model.trace import Advice, Dimension, Explanation
 
 __all__ = ["Advice", "Dimension", "Explanation", "explain", "explain_file", "explain_stream"]

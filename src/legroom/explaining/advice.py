@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from legroom.backends.base import knob_named
 from legroom.explaining.causes import Cause
 from legroom.explaining.log_programs import BASELINES, MUCH, RAY_RUNS, REMEDIES, Program, remedy
-from legroom.model.explanation import Advice, Explanation
 from legroom.model.plan import PRICES
+from legroom.model.trace import Advice, Explanation
 from legroom.units import MIB, format_size, typed_size
 
 _GPU_KINDS = ("cuda", "cublas", "jax")

@@ -15,7 +15,7 @@ from math import prod
 from legroom.explaining.frames import Frame
 from legroom.explaining.log_programs import TABLE
 from legroom.explaining.sizes import item_bytes
-from legroom.model.explanation import Dimension
+from legroom.model.trace import Dimension
 from legroom.units import format_size
 
 Layout = tuple[str, ...]  # names of the leading axes; the last name stands for all axes that follow

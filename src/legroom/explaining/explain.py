@@ -25,7 +25,7 @@ from legroom.explaining.log import Log, decode
 from legroom.explaining.log_programs import BASELINES, MUCH, grabbing, program_of
 from legroom.explaining.readers import SIGKILL_CODES, Reading, by_signal
 from legroom.explaining.texts import texts
-from legroom.model.explanation import Explanation
+from legroom.model.trace import Explanation
 from legroom.units import format_size
 
 HEAD_BYTES = 1 << 20

@@ -15,8 +15,8 @@ from typing import Any
 
 from legroom.explaining.frames import Frame
 from legroom.explaining.log import Log
-from legroom.model.explanation import Advice
 from legroom.model.plan import Price
+from legroom.model.trace import Advice
 from legroom.units import GIB
 
 BEFORE, AFTER = 8000, 1500  # characters around a message in which a program shows itself

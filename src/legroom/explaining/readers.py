@@ -23,7 +23,7 @@ from legroom.explaining.frames import frames_before, innermost
 from legroom.explaining.log import Log
 from legroom.explaining.log_programs import MUCH, REMEDIES, program_of, remedy
 from legroom.explaining.sizes import NUMBER, SIZE, array_bytes, first_size, parse_shape, to_bytes
-from legroom.model.explanation import Explanation, Kind
+from legroom.model.trace import Explanation, Kind
 from legroom.units import GIB, MIB, format_size
 
 KIB = 1 << 10

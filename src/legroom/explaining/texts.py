@@ -33,7 +33,7 @@ from legroom.explaining.log import Log
 from legroom.explaining.log_programs import REMEDIES, program_of, remedy, surroundings
 from legroom.explaining.readers import KIB, READERS, Rank, Reading, reading
 from legroom.explaining.sizes import SIZE, array_bytes, parse_shape, to_bytes
-from legroom.model.explanation import Advice, Explanation, Kind
+from legroom.model.trace import Advice, Explanation, Kind
 from legroom.units import format_size
 
 

@@ -12,8 +12,7 @@ from legroom.fitting.changes import differences
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.repairs import breaks_rules
 from legroom.fitting.search import needed_in_all, relimited, unlimited
-from legroom.model.knob import Growth
-from legroom.model.plan import Plan, Turn
+from legroom.model.plan import Growth, Plan, Turn
 from legroom.model.run import Run
 from legroom.model.verdict import fits
 
@@ -31,7 +30,7 @@ def grown(plan: Plan, predictor: Predictor) -> Plan:
         made = relimited(run, predictor, first.budget)
         return made if fits(predictor.footprint(made), first.budget) is True else None
 
-    ways_to_grow = backend_of(plan.run).ways_to_grow
+    ways_to_grow = backend_of(plan.run).fitter.ways_to_grow
     for number in range(len(ways_to_grow(plan.run))):
         if _used(plan) >= ENOUGH:
             break

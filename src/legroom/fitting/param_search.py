@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import gcd
 
-from legroom.model.param import Number, Param, ParamSearch, Trial
+from legroom.model.program_plan import Number, Param, ParamSearch, Trial
 from legroom.model.verdict import Budget
 
 MOST_TRIES = 24

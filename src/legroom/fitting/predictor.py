@@ -8,7 +8,7 @@ traces of their own are asked for together.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +17,9 @@ from legroom.errors import LegroomError
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Footprint, Place
 from legroom.model.machine import Machine
+from legroom.model.plan import LeanOption, Prediction
 from legroom.model.run import Run
-from legroom.model.verdict import Budget
+from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import DeviceName, Mode, add_up, gather, gather_all
 
 LEAST_SHARE = 0.5  # of what libraries take: arithmetic need not be exact to say that a budget is out of the question
@@ -41,7 +42,7 @@ class Predictor:
         how: Any = {"mode": mode, "device": device, "trust": trust, "progress": progress}
         self.run, evidence = gather(run, machine, **how)
         self._first, self._backend = evidence, backend_of(self.run)
-        self._by_net: dict[str, Evidence] = {self._backend.evidence_key(self.run): evidence}
+        self._by_net: dict[str, Evidence] = {self._backend.fitter.evidence_key(self.run): evidence}
         self._footprints: dict[str, Footprint] = {}
 
     @property
@@ -75,20 +76,20 @@ class Predictor:
     def evidence(self, run: Run) -> Evidence:
         """Return what is known of this variant."""
         if self.mode == "arithmetic":
-            (look,) = self._backend.look([run], [self.device], self._first.machine, "arithmetic")
+            (look,) = self._backend.predictor.look([run], [self.device], self._first.machine, "arithmetic")
             return replace(self._first, net=look.net)
         self.prepare([run])
-        return self._by_net[self._backend.evidence_key(run)]
+        return self._by_net[self._backend.fitter.evidence_key(run)]
 
     def freely(self) -> Run:
         """Return the run with every free saving: bit-equal results and no slower, so there is no reason not to."""
-        return self._backend.with_free_savings(self.run, self.evidence(self.run))
+        return self._backend.fitter.with_free_savings(self.run, self.evidence(self.run))
 
     def prepare(self, runs: Iterable[Run]) -> None:
         """Trace what of these runs is not traced yet, in one go."""
         if self.mode == "arithmetic":
             return
-        wanted = {self._backend.evidence_key(run): run for run in runs}
+        wanted = {self._backend.fitter.evidence_key(run): run for run in runs}
         missing = [run for key, run in wanted.items() if key not in self._by_net]
         if not missing:
             return
@@ -99,7 +100,7 @@ class Predictor:
             strict=True,
         ):
             notes = tuple(dict.fromkeys((*first.notes, *found.notes)))
-            self._by_net[self._backend.evidence_key(run)] = replace(
+            self._by_net[self._backend.fitter.evidence_key(run)] = replace(
                 found,
                 env_nbytes=first.env_nbytes,
                 env=first.env,
@@ -127,3 +128,32 @@ def is_hopeless(footprint: Footprint, budget: Budget) -> bool:
         item.nbytes for item in footprint.items if item.place is Place.HOST and item.name.startswith("runtime.")
     )
     return budget.ram is not None and budget.usable(budget.ram) < LEAST_SHARE * least
+
+
+def predict_all(runs: Sequence[Run], machine: Machine, budget: Budget, **how: Any) -> list[Prediction]:
+    """Return the predictions of runs; `how` is `gather_all`'s.
+
+    Raises:
+        BadInput: a run cannot be predicted.
+    """
+    return [priced(run, evidence, budget) for run, evidence in gather_all(runs, machine, **how)]
+
+
+def priced(run: Run, evidence: Evidence, budget: Budget) -> Prediction:
+    """Return the prediction of a run as it is written, with every free saving, and with lean storage at its price."""
+    fitter = backend_of(run).fitter
+    footprint, freely, lean = add_up(run, evidence), fitter.with_free_savings(run, evidence), None
+    for knob in fitter.knobs:
+        if knob.asks_probe and any(True for _ in knob.ladder(run, evidence)):
+            turned = next(knob.ladder(freely, evidence), freely)
+            price = knob.price_for(run, evidence)
+            lean = LeanOption(add_up(turned, evidence), price, evidence.lean is not None)
+    return Prediction(
+        run=run,
+        footprint=footprint,
+        free=add_up(freely, evidence),
+        budget=budget,
+        fits=fits(footprint, budget),
+        lean=lean,
+        probe=evidence.lean,
+    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from legroom.backends.base import backend_of
 from legroom.errors import BadInput
 from legroom.fitting.changes import differences, with_changes
-from legroom.model.finding import Finding
+from legroom.model.footprint import Finding
 from legroom.model.plan import Change, Price
 from legroom.model.run import Run
 from legroom.predicting.constraints import broken_rules
@@ -38,17 +38,18 @@ def repaired(run: Run) -> tuple[Run, list[Mend]]:
     mends: list[Mend] = []
     while findings := _broken(run):
         finding = findings[0]
-        mended = backend_of(run).mended(run, finding) or _by_its_fix(run, finding)
+        fitter = backend_of(run).fitter
+        mended = fitter.mends.get(finding.name, lambda run: None)(run) or _by_its_fix(run, finding)
         if mended is None or len(mends) > 10:
             raise BadInput(finding.message, path=run.source, hint=finding.hint)
-        price = backend_of(run).must_hold.get(finding.name, "changes-learning")
+        price = fitter.must_hold.get(finding.name, "changes-learning")
         mends.append(Mend(differences(run, mended), price, finding.message))
         run = mended
     return run, mends
 
 
 def _broken(run: Run) -> list[Finding]:
-    also = backend_of(run).must_hold
+    also = backend_of(run).fitter.must_hold
     return [each for each in broken_rules(run) if each.severity == "error" or each.name in also]
 
 

@@ -12,6 +12,7 @@ not show what the first one bought.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from legroom.backends.base import backend_of
 from legroom.errors import BadInput, Unknown
@@ -19,8 +20,7 @@ from legroom.fitting.changes import differences, with_changes, with_settings
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.repairs import Mend, breaks_rules, repaired
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
-from legroom.model.knob import Knob
-from legroom.model.plan import PRICES, Change, Plan, Price, Turn
+from legroom.model.plan import PRICES, Change, Knob, Plan, Price, Turn
 from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits, refused_array
 from legroom.plugins import plugged_knobs
@@ -115,7 +115,7 @@ class _Search:
 
     def __init__(self, budget: Budget, predictor: Predictor, *, begun: bool) -> None:
         self.budget, self.predictor, self.begun = budget, predictor, begun
-        knobs = (*backend_of(predictor.run).knobs, *plugged_knobs())
+        knobs = (*backend_of(predictor.run).fitter.knobs, *plugged_knobs())
         self.knobs = tuple(knob for knob in knobs if not (begun and knob.starts_over))
         self.unfinished = False  # there were more combinations than could be tried
         self.hopeless = False
@@ -275,7 +275,7 @@ def _keeping_data(run: Run, ladders: dict[Knob, list[Run]], bought: dict[Knob, f
 
     The same data per update is the smaller change, even where it buys less.
     """
-    keeps = backend_of(run).keeps_data_per_update
+    keeps = backend_of(run).fitter.keeps_data_per_update
     useful = {knob: worth for knob, worth in bought.items() if worth > WORTH_TURNING}
     kept = {knob: worth for knob, worth in useful.items() if keeps(run, ladders[knob][-1])}
     return kept or bought
@@ -331,7 +331,7 @@ def relimited(run: Run, predictor: Predictor, budget: Budget) -> Run:
     """
     if run.memory.max_bytes is not None:
         return run
-    counted, before = backend_of(run).spillable_nbytes(run, predictor.evidence(run)), predictor.footprint(run)
+    counted, before = backend_of(run).fitter.spillable_nbytes(run, predictor.evidence(run)), predictor.footprint(run)
     left = 0 if budget.ram is None else max(budget.usable(budget.ram) - before.host.high, 0) // MIB * MIB
     for most in dict.fromkeys((counted + left, counted)) if counted else ():
         limited = with_settings(run, memory={"max_bytes": most})
@@ -345,7 +345,7 @@ def unlimited(run: Run, predictor: Predictor) -> Run:
     if run.memory.max_bytes is None:
         return run
     without = with_settings(run, memory={"max_bytes": None})
-    counted = backend_of(run).spillable_nbytes(without, predictor.evidence(run))
+    counted = backend_of(run).fitter.spillable_nbytes(without, predictor.evidence(run))
     return run if counted is None or counted > run.memory.max_bytes else without
 
 
@@ -370,7 +370,27 @@ def _uncounted(run: Run, predictor: Predictor) -> tuple[str, ...]:
     """Return what could be had besides, by price, though it was not needed or no prediction counts it."""
     evidence = predictor.evidence(run)
     found: dict[Price, list[str]] = {}
-    for knob in backend_of(run).knobs:
+    for knob in backend_of(run).fitter.knobs:
         if not knob.counted and any(True for _ in knob.ladder(run, evidence)):
             found.setdefault(knob.price, []).append(f"{knob.key} ({knob.say})")
     return tuple(f"also {price}: {'; '.join(names)}" for price, names in found.items())
+
+
+LESS = 0.8  # of what it was thought to need at most
+UNLIMITED = 1 << 62
+
+
+def retreat(
+    run: Run, place: Literal["host", "gpu"], predictor: Predictor, allow: Collection[Price]
+) -> tuple[Run, Footprint] | None:
+    """Return the run with less memory in the place that ran out, and its footprint; None where no knob is left."""
+    now = predictor.footprint(run)
+    peak = now.gpu if place == "gpu" and now.gpu is not None else now.host
+    target = int(peak.high * LESS)
+    vram = None if now.gpu is None else UNLIMITED
+    budget = Budget(ram=UNLIMITED, vram=target) if place == "gpu" else Budget(ram=target, vram=vram)
+    plan = fit(run, budget, predictor, allow=allow, begun=True)
+    after = plan.after.gpu if place == "gpu" and plan.after.gpu is not None else plan.after.host
+    if plan.run == run or after.high >= peak.high:
+        return None
+    return plan.run, plan.after

@@ -69,12 +69,12 @@ def tier(
 ) -> Tier:  # fmt: skip
     """Return the tier of one card; `predictor` predicts for it."""
     plan = fit(predictor.run, replace(budget, vram=vram, vram_origin=f"of a {card}" if card else "given"), predictor)
-    most = backend_of(plan.run).with_most_envs(plan, predictor.footprint, most_steps)
+    most = backend_of(plan.run).fitter.with_most_envs(plan, predictor.footprint, most_steps)
     if most is not None:
         plan = most.plan
     elif grow:
         plan = grown(plan, predictor)
-    return Tier(vram, plan, *backend_of(plan.run).gradient_step(plan.run), most, card)
+    return Tier(vram, plan, *backend_of(plan.run).fitter.gradient_step(plan.run), most, card)
 
 
 @dataclass(frozen=True)

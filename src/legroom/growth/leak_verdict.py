@@ -32,7 +32,7 @@ from legroom.growth.trend import (
     middle,
     parts,
 )
-from legroom.model.profile import LeakVerdict
+from legroom.model.trace import LeakVerdict
 
 CALM_SHARE = 0.4  # of the floor: what stays within is judged at a glance
 SETTLING_SHARE = 0.35  # of the growth before

@@ -1,14 +1,15 @@
-"""A Draft: what a reader found, in the shape of a run file, before it is validated.
+"""A Draft: what a reader found, in the shape of a run file, before it is validated; and what readers go by.
 
 Readers differ in syntax only. Each yields drafts; `validating` turns a draft into a Run, so that a wrong value gets
-the same line of text wherever it was written.
+the same line of text wherever it was written. A `FileKind` is YAML that people have for one library, a `Vocabulary` the
+words of one library in run files and on command lines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from legroom.errors import BadInput
 
@@ -131,3 +132,74 @@ def only_entry(drafts: list[Draft], entry: str | None, path: str) -> list[Draft]
         return chosen
     hint = f"there is {', '.join(d.name for d in drafts)}" if len(drafts) > 1 else f"name it as {path}"
     raise BadInput(f"no entry {entry!r}", path=path, hint=hint)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Where names belong, and which values are numbers.
+
+    Args:
+        names: bare names that an override may use, besides hyperparameters, with their place in a run file.
+        moved: keys that people write elsewhere than where they belong.
+        hyperparams: that the backend takes besides those of its algorithms.
+        layers: keys of policy.kwargs that hold layer widths.
+        sizes: hyperparameters that are whole numbers of at least 1.
+        counts: those that are whole numbers, with the least: 0, or -1 where the library gives that a meaning.
+        free: those that take anything: class names, mappings, objects of the library.
+    """
+
+    names: Mapping[str, Key] = field(default_factory=dict)
+    moved: Mapping[Key, Key] = field(default_factory=dict)
+    hyperparams: frozenset[str] = frozenset()
+    layers: tuple[str, ...] = ()
+    sizes: frozenset[str] = frozenset()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    free: frozenset[str] = frozenset()
+
+
+class FileKind(Protocol):
+    """One such kind of file.
+
+    Attributes:
+        name: one word, before "file" in sentences: "zoo".
+        spellings: its names for keys of a run file.
+        beside: the file in the same folder that completes it; without a folder it cannot be read.
+        in_python: whether its mapping may stand in a Python module too, as `hyperparams = {...}`.
+        certain: whether its keys mean what the library means by them; a program of the user's own may read them
+            otherwise, so that a value which the library would refuse is no mistake.
+        by_entry: whether it is a mapping from names to runs.
+    """
+
+    name: str
+    spellings: Mapping[str, Key] = {}
+    beside: str = ""
+    in_python: bool = False
+    certain: bool = True
+    by_entry: bool = False
+
+    def matches(self, data: dict[Any, Any]) -> bool:
+        """Return whether the parsed file is of this kind; run files are not asked about."""
+        ...
+
+    def drafts(
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
+    ) -> list[Draft]:
+        """Return the runs of the file, or the one of `entry`.
+
+        Args:
+            algo: the algorithm that an override gives, where the file need not say it.
+
+        Raises:
+            BadInput: there is no such entry, or one cannot be read.
+        """
+        ...
+
+    def lenient_drafts(
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
+    ) -> tuple[list[Draft], list[BadInput]]:
+        """Return the runs that can be read, and what is wrong with the rest.
+
+        Raises:
+            BadInput: nothing can be read.
+        """
+        return self.drafts(data, lines, path, entry=entry, algo=algo), []

@@ -111,7 +111,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Growth:
+class ColumnGrowth:
     """How many bytes one part of the observations takes in lean storage, measured while an environment was stepped.
 
     Args:
@@ -148,7 +148,7 @@ class LeanProbe:
     """
 
     kind: Literal["rollout", "replay"]
-    columns: Mapping[str, Growth]
+    columns: Mapping[str, ColumnGrowth]
     steps: int
     episodes: int
     episode_mean: float = 0.0

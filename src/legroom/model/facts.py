@@ -1,8 +1,109 @@
-"""What follows from a Run alone, whichever library trains it."""
+"""What follows from a Run alone, what an algorithm is, and what is counted of a run.
+
+The tables of algorithms and their constructors' defaults are the backends'.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal
 
 from legroom.errors import BadInput
 from legroom.model.run import Run
 from legroom.model.spaces import Space
+
+Family = Literal["on-policy", "off-policy", "evolution"]
+
+# Constructor arguments that no algorithm's memory depends on and that are always allowed in `hyperparams`.
+NEUTRAL = frozenset({"verbose", "tensorboard_log", "stats_window_size", "_init_setup_model"})
+
+
+@dataclass(frozen=True, eq=False)
+class Algorithm:
+    """One algorithm of one backend; `defaults` are its constructor's hyperparameters."""
+
+    name: str
+    backend: str
+    package: str
+    family: Family
+    defaults: Mapping[str, Any]
+    masked: bool = False  # keeps action masks in the rollout
+    recurrent: bool = False  # keeps LSTM states in the rollout
+
+    @property
+    def keys(self) -> frozenset[str]:
+        return frozenset(self.defaults) | NEUTRAL
+
+    def is_made_in(self, module: str) -> bool:
+        """Whether a class of this name that a module defines is this one; a package may have parts: `legroom_more`."""
+        package = module.partition(".")[0]
+        return package == self.package or package.startswith(f"{self.package}_")
+
+
+def defaults(base: Mapping[str, Any] = MappingProxyType({}), /, drop: str = "", **own: Any) -> Mapping[str, Any]:
+    """Return the defaults of a constructor: those of `base` with changes, less the names in `drop`."""
+    return MappingProxyType({k: v for k, v in {**base, **own}.items() if k not in drop.split()})
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Per iteration: `samples` collected, `minibatches` per epoch, `updates` in all; and `iterations` that run.
+
+    Args:
+        depends_on: the hyperparameters they were computed from; where one is not known, neither are the counts.
+    """
+
+    samples: int
+    minibatches: int | None = None
+    updates: int | None = None
+    iterations: int | None = None
+    depends_on: tuple[str, ...] = ()
+
+    @property
+    def steps(self) -> int | None:
+        """The environment steps that really run; whole iterations are."""
+        return None if self.iterations is None else self.iterations * self.samples
+
+
+@dataclass(frozen=True)
+class StoredData:
+    """The samples that a run keeps: `rollout`, 4 GiB, `stored`; at its peak 8 GiB, `while SB3 flattens it`.
+
+    Args:
+        peak: bytes together with copies of it that are alive for a moment; None where there are none.
+    """
+
+    name: str
+    nbytes: int
+    when: str
+    peak: int | None = None
+    peak_when: str = ""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """One kind of storage and its length.
+
+    Args:
+        steps: of each environment in a rollout or an unroll (which is never stored as a whole), of all of them in a
+            replay.
+        observation: as it is stored, a `Space`; None where the run's spaces are not known.
+    """
+
+    kind: Literal["rollout", "replay", "unroll"]
+    steps: int
+    observation: Any = None
+
+    def rows(self, n_envs: int) -> int:
+        """Return how many steps of all environments together are held at once."""
+        if self.kind == "unroll":
+            return 1
+        return max(self.steps // n_envs if self.kind == "replay" else self.steps, 1)
+
+    def __str__(self) -> str:
+        said = {"rollout": "{:,} steps", "replay": "replay of {:,}", "unroll": "unroll {}"}
+        return said[self.kind].format(self.steps)
+
 
 SCRIPTS = (".py", ".ipynb")
 

@@ -1,18 +1,55 @@
-"""Items of memory and the Footprint they add up to.
+"""Items of memory, the Footprint they add up to, and findings about a run or a file.
 
 A footprint is a bill: every item says how many bytes, how often, where, in which phases, why, and how that is known.
 The peak of a place is the largest phase total; nothing is added that is not on the bill, so anyone can recompute it.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from typing import Any, ClassVar, Literal
 
 from legroom.hollow.records import Assumed as Assumed
-from legroom.model.finding import Finding
-from legroom.model.shown import ShownInNotebooks
 from legroom.units import format_size
+
+Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding; `name` is a kebab-case slug, `fix` the mechanical change where there is one."""
+
+    code: str
+    name: str
+    severity: Severity
+    message: str
+    hint: str = ""
+    path: str | None = None
+    line: int | None = None
+    fix: dict[str, Any] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class ShownInNotebooks:
+    """Something that a notebook shows as a drawing."""
+
+    __slots__ = ()
+    _drawn_by: ClassVar[Callable[[ShownInNotebooks], str]]
+
+    def _repr_html_(self) -> str:
+        """Return HTML with its own style, which reaches nothing beside it."""
+        return type(self)._drawn_by(self)
+
+
+def draw_with(drawer: Callable[[ShownInNotebooks], str]) -> Callable[[ShownInNotebooks], str]:
+    """Let `drawer` draw every noun."""
+    ShownInNotebooks._drawn_by = staticmethod(drawer)
+    return drawer
 
 
 class Place(StrEnum):

@@ -2,20 +2,74 @@
 
 A backend makes a `Learner`. The loop asks it for one iteration after another and does everything that is the same for
 all libraries between them: signals, checkpoints, resuming, pacing, a disk that is full, the events that the parent
-hears. A small backend states `step`, `capture`, `restore` and `learned`; everything else has a default.
+hears. A small backend states `step`, `capture`, `restore` and `learned`; everything else has a default. The parent
+writes what the child is to do as a file, a `TrainTask`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
-from legroom.model.progress import TrainingPhase
+from legroom.model.outcome import TrainingPhase
+from legroom.model.run import Run
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that was written, and what its reader should know."""
+
+    path: Path
+    algorithm: str
+    step: int
+    nbytes: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TrainTask:
+    """One start of the training child.
+
+    Args:
+        run: what to train, with the knobs already turned and its seed chosen.
+        total_timesteps: where it ends, counted from the very beginning.
+        resume: go on from the last good checkpoint of `out`.
+        checkpoint_every: environment steps; None: after every iteration, thinned by time.
+        keep, keep_best: how many checkpoints stay: the last ones, and the best by evaluation.
+        pictures_every: iterations between two pictures of the workload; None: no pictures.
+        events_fd: the descriptor the child writes its events to.
+        calls_fd: memory in which the child notes calls of environments (`training.events`); -1: nobody looks.
+        cluster: local, auto, or the address of a cluster, for backends that train on one.
+    """
+
+    run: Run
+    out: str
+    device: str
+    total_timesteps: int
+    events_fd: int
+    resume: bool = False
+    checkpoint_every: int | None = None
+    keep: int = 3
+    keep_best: int = 0
+    pictures_every: int | None = None
+    cluster: str = "local"
+    calls_fd: int = -1
+
+    def write(self, path: Path) -> None:
+        data = {name: getattr(self, name) for name in self.__dataclass_fields__} | {"run": self.run.model_dump()}
+        path.write_text(json.dumps(data))
+
+    @classmethod
+    def read(cls, path: Path) -> TrainTask:
+        data: dict[str, Any] = json.loads(path.read_text())
+        return cls(**data | {"run": Run.model_validate(data["run"])})
+
 
 Result = TypeVar("Result")
 Figures = Mapping[str, float | int | None]

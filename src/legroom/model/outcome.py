@@ -1,7 +1,9 @@
-"""The Outcome: what happened in a training, as `outcome.json` beside its logs.
+"""What a training says about itself while it runs, and the Outcome, `outcome.json` beside its logs.
 
-The keys are a contract that programs read, so the fields have the names and the nesting of the JSON. Further keys may
-follow; a reader skips the ones it does not know.
+The training is a child process: it cannot hand over objects, and what it writes has to be readable also when a reward
+is not a number yet. JSON has no NaN, so a figure that is not finite travels as null. The keys of the outcome are a
+contract that programs read, so the fields have the names and the nesting of the JSON. Further keys may follow; a reader
+skips the ones it does not know.
 """
 
 from __future__ import annotations
@@ -9,31 +11,121 @@ from __future__ import annotations
 import json
 import math
 import os
-from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import dataclass, field, fields
+from types import NoneType
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from legroom.errors import EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
-from legroom.model.data import Between, Data
-from legroom.model.files import read_document, write_whole
-from legroom.model.sealed import seal, unseal
+from legroom.model.files import read_document, seal, unseal, write_whole
+from legroom.model.spaces import Between, Data
+
+TrainingPhase = Literal["start", "collect", "update", "checkpoint", "evaluate"]
+PHASES: tuple[str, ...] = get_args(TrainingPhase)
+_WHOLE = ("timesteps", "total", "iteration")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a training is.
+
+    Args:
+        timesteps: environment steps so far, those before a resume included.
+        total: the steps it is to make in all.
+        iteration: rounds of collecting and updating begun so far; a new number means that the one before is complete.
+        seconds: since the training began; a resume may count on or begin at 0, only differences are used.
+    """
+
+    timesteps: int
+    total: int
+    iteration: int
+    phase: TrainingPhase
+    steps_per_s: float
+    reward_mean: float | None
+    episode_length_mean: float | None
+    seconds: float
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Progress:
+        """Return the progress that plain data describes; keys it does not know are skipped.
+
+        Raises:
+            BadInput: a figure is missing or is none.
+        """
+        found: dict[str, Any] = {"iteration": 0} | {
+            each.name: data[each.name] for each in fields(cls) if each.name in data
+        }
+        for name, value in found.items():
+            if name == "phase":
+                if value not in PHASES:
+                    hint = f"one of {', '.join(PHASES)}"
+                    raise BadInput(f"progress of a training: phase is {value!r}", hint=hint)
+                continue
+            kinds = (int,) if name in _WHOLE else (int, float, NoneType)
+            if not isinstance(value, kinds) or isinstance(value, bool):
+                raise BadInput(f"progress of a training: {name} is {value!r}")
+            if name not in _WHOLE:
+                found[name] = finite(None if value is None else float(value))
+        found |= {name: math.nan for name in ("steps_per_s", "seconds") if found.get(name) is None}
+        try:
+            return cls(**{"reward_mean": None, "episode_length_mean": None, **found})
+        except TypeError as error:
+            raise BadInput(f"progress of a training: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySample:
+    """Memory of the whole process tree at one moment of a training.
+
+    Args:
+        gpu_nbytes: None where it uses no GPU.
+        left_nbytes: what the container would still give, None where it has no limit.
+        pressure: share of the last seconds in which everything stood still for memory, None where nobody tells.
+        mapped_nbytes: this tree's share of library files, as far as they are in `host_nbytes`.
+    """
+
+    seconds: float
+    host_nbytes: int
+    gpu_nbytes: int | None
+    phase: TrainingPhase
+    left_nbytes: int | None = None
+    pressure: float | None = None
+    mapped_nbytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that happened in a training, on the clock of its memory samples."""
+
+    seconds: float
+    kind: Literal["checkpoint", "retreat", "step"]
+    text: str
+
+
+def finite(value: float | None) -> float | None:
+    """Return the number, None where there is none: NaN and infinity say as little as nothing does."""
+    return value if value is not None and math.isfinite(value) else None
+
 
 FILE_NAME = "outcome.json"
 Count = Annotated[int, Between(0, (1 << 63) - 1)]
-_SKIP_UNKNOWN = {"extra": "ignore", "strict": True}
+
+
+class _Kept(Data):
+    """A part of the outcome: keys that it does not know are skipped."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "ignore", "strict": True}
 
 
 @dataclass(frozen=True)
-class Attempt(Data):
+class Attempt(_Kept):
     """One start of the training: why it was made, and the knobs that were turned for it."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _SKIP_UNKNOWN
 
     reason: str
     knobs: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Retreat(Data):
+class Retreat(_Kept):
     """One time that memory ran out, or was about to, and what was done about it.
 
     Args:
@@ -43,8 +135,6 @@ class Retreat(Data):
         update: the gradient step that was redone, where that happened inside an update.
     """
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _SKIP_UNKNOWN
-
     step: Count
     why: str
     what: str
@@ -52,30 +142,24 @@ class Retreat(Data):
 
 
 @dataclass(frozen=True)
-class MeasuredPeak(Data):
+class MeasuredPeak(_Kept):
     """The largest number of bytes in one place: as predicted (None where nothing was) and as it came."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _SKIP_UNKNOWN
 
     predicted: Count | None
     measured: Count
 
 
 @dataclass(frozen=True)
-class MeasuredPeaks(Data):
+class MeasuredPeaks(_Kept):
     """The peaks of a training; `gpu` is None where it used none."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _SKIP_UNKNOWN
 
     host: MeasuredPeak
     gpu: MeasuredPeak | None = None
 
 
 @dataclass(frozen=True)
-class MeasuredItem(Data):
+class MeasuredItem(_Kept):
     """One item of the bill in bytes; `measured` is None where nothing can measure it alone."""
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _SKIP_UNKNOWN
 
     name: str
     predicted: Count
@@ -83,7 +167,7 @@ class MeasuredItem(Data):
 
 
 @dataclass(frozen=True)
-class Outcome(Data):
+class Outcome(_Kept):
     """What happened in a training.
 
     Args:
@@ -99,8 +183,6 @@ class Outcome(Data):
         seconds: how long it took, all attempts together.
         error: why it failed, in one line.
     """
-
-    __pydantic_config__: ClassVar[dict[str, Any]] = _SKIP_UNKNOWN
 
     status: Literal["finished", "stopped", "failed"]
     timesteps: Count

@@ -1,13 +1,18 @@
-"""A Plan: the knobs that were turned to make a run fit, what each bought, and the run that came out."""
+"""Knobs, the Plan of those that were turned to make a run fit, and a Prediction: what is shown of a run everywhere.
 
-from collections.abc import Mapping
+A backend gives knobs and ways to grow. *free*: bit-equal results, and no slower. *slower*: the same mathematics, to the
+bit or up to rounding (1e-6 per update). *changes-learning*: anything else, however harmless.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from legroom.model.footprint import Footprint
+from legroom.model.evidence import Evidence, LeanProbe
+from legroom.model.footprint import Footprint, ShownInNotebooks
 from legroom.model.run import Run
-from legroom.model.shown import ShownInNotebooks
-from legroom.model.verdict import Budget
+from legroom.model.verdict import Budget, fits_closely
+from legroom.units import format_size
 
 Price = Literal["free", "slower", "changes-learning"]
 PRICES: tuple[Price, ...] = ("free", "slower", "changes-learning")  # cheapest first
@@ -85,3 +90,102 @@ class MostEnvs:
     steps_per_update: int
     cap: int
     by_memory: int
+
+
+Exact = Literal["bits", "rounding", ""]
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One setting that memory depends on, with its price.
+
+    Args:
+        key: the setting it turns, by its name in the run file; the first of them where it turns several.
+        say: what it does and what it costs, for the person who reads the plan.
+        ladder: its settings for a run, from the least turned to the most; none where it does nothing.
+        exact: whether results stay equal to the bit, up to rounding, or not.
+        probed_price: what it costs a run, as a probe of the environment tells; None where no probe decides.
+        also: keys that it turns instead of `key` in runs of other algorithms.
+        counted: whether predictions show what it saves.
+        starts_over: whether what was learned before it was turned is of no use after: no retreat turns it.
+    """
+
+    key: str
+    price: Price
+    exact: Exact
+    say: str
+    ladder: Callable[[Run, Evidence], Iterator[Run]]
+    probed_price: Callable[[Run, Evidence], Price] | None = None
+    also: tuple[str, ...] = ()
+    counted: bool = True
+    starts_over: bool = False
+
+    @property
+    def asks_probe(self) -> bool:
+        """Whether its price depends on what a probe of the environment measures."""
+        return self.probed_price is not None
+
+    @property
+    def unprobed_price(self) -> Price:
+        """What it costs a run of which nothing was measured."""
+        return "slower" if self.asks_probe else self.price
+
+    def price_for(self, run: Run, evidence: Evidence) -> Price:
+        """Return what it costs this run."""
+        return self.price if self.probed_price is None else self.probed_price(run, evidence)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """One way to use free memory, which changes what is learned.
+
+    Args:
+        say: what grows, and what that is good for.
+        larger: the run with it so many times as large; None where that is past what is sensible.
+        bound: what limits it besides memory, for the person who reads the plan.
+    """
+
+    say: str
+    larger: Callable[[float], Run | None]
+    bound: str = ""
+
+
+@dataclass(frozen=True)
+class LeanOption:
+    """What lean storage would do for a run that has not got it, on top of every free saving.
+
+    Args:
+        measured: whether a probe of the environment told how much its observations have in common.
+    """
+
+    footprint: Footprint
+    price: Price
+    measured: bool
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """All that is shown of one run: its footprint, the same with savings, and the verdict.
+
+    Args:
+        free: with every free saving; lean storage is one of them where its price is `free`.
+        lean: None where the run has lean storage already, or cannot have it.
+    """
+
+    run: Run
+    footprint: Footprint
+    free: Footprint
+    budget: Budget
+    fits: bool | None
+    lean: LeanOption | None = None
+    probe: LeanProbe | None = None
+
+    def __repr__(self) -> str:
+        fits = {True: "fits", False: "does not fit", None: "unknown whether it fits"}[self.fits]
+        return f"Prediction({self.footprint.name}: {fits}, host {format_size(self.footprint.host.nbytes)})"
+
+    @property
+    def bad(self) -> bool:
+        """Whether the command should end with exit code 1."""
+        unknown = self.footprint.unseen or self.footprint.unknown or fits_closely(self.footprint, self.budget)
+        return self.fits is False or bool(unknown)

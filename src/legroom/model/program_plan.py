@@ -1,13 +1,165 @@
-"""A plan for a user's program: which savings attached from outside make it fit, each step rehearsed."""
+"""What a search may do to a user's program: savings attached from outside, arguments set; and what came of each try."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
-from legroom.model.attachment import AttachedNote
 from legroom.model.plan import Price
 from legroom.model.rehearsal import ProgramPrediction
+
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A number that a program assigns to a name once: at the top of a module, in a class, or in its `main`.
+
+    Args:
+        first, last: lines of the assignment.
+        scope: name of the code that assigns: `<module>`, or of the class or function.
+        begins: the first line of that code, with and without decorators.
+    """
+
+    name: str
+    value: Number
+    file: str
+    first: int
+    last: int
+    scope: str = "<module>"
+    begins: tuple[int, int] = (0, 1)
+
+
+@dataclass(frozen=True)
+class Param:
+    """One argument: `{name}` in the command stands for it, or a constant of the program has that name.
+
+    Args:
+        values: to choose from, the smallest first; a `range` where the user gave one.
+        given: whether the user chose the step or the list, so that no other values may be tried.
+    """
+
+    name: str
+    values: Sequence[Number]
+    given: bool = False
+    constant: Constant | None = None
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One rehearsal of the program with its arguments set.
+
+    Args:
+        fits: as far as it was seen; None where that is unknown, or where the program refused the values.
+        refused: what the program said when it refused them; empty where it ran.
+    """
+
+    params: Mapping[str, Number]
+    prediction: ProgramPrediction
+    refused: str = ""
+
+    @property
+    def fits(self) -> bool | None:
+        return None if self.refused else self.prediction.so_far or self.prediction.fits
+
+    @property
+    def unknown(self) -> bool:
+        """Return whether it ran and its verdict is open all the same."""
+        return not self.refused and self.fits is None
+
+
+@dataclass(frozen=True)
+class ParamSearch:
+    """What a search found: the largest values that fit, confirmed by a rehearsal.
+
+    Args:
+        best: the trial of the values found; None where nothing fits.
+        next: the smallest larger value that was tried and does not fit; None where the whole range fits.
+        trials: all of them, in the order in which they were made.
+        frontier: with two arguments, the best trial for each value of the first one.
+        why: why there is no answer, or why it is not the last word; empty otherwise.
+    """
+
+    params: tuple[Param, ...]
+    best: Trial | None
+    next: Trial | None = None
+    trials: tuple[Trial, ...] = ()
+    frontier: tuple[Trial, ...] = field(default=())
+    why: str = ""
+
+    @property
+    def fits(self) -> bool | None:
+        """Return whether something fits; None where that is unknown, or known only as far as it was seen."""
+        if self.best is not None:
+            return self.best.prediction.fits
+        if any(trial.unknown for trial in self.trials) or self.refused:
+            return None
+        return False
+
+    @property
+    def refused(self) -> bool:
+        """Return whether the program took none of the values that were tried."""
+        return all(trial.refused for trial in self.trials)
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """One saving that a backend can attach to a program that uses its library.
+
+    Args:
+        name: as `--with` calls it.
+        price: that of its knob; what is free is attached by default.
+        say: what it does, for the person who reads the help.
+        hooks: by module of the user's libraries, the function that is called with that module once it is loaded, as
+            `legroom.x:function`. It runs in the user's interpreter, which need have no more than his libraries.
+        variables: of the program's environment, where the user has not set them.
+        others: variables of the user's that stand for those as well.
+        needs_gpu: whether it does anything without one.
+        takes: what its number is, for `name=N`; empty where it takes none.
+        saves: which memory it saves: the host's, or that of the device that trains, which may be the host.
+    """
+
+    name: str
+    price: Price
+    say: str
+    hooks: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+    needs_gpu: bool = False
+    takes: str = ""
+    saves: Literal["host", "device"] = "host"
+
+
+@dataclass(frozen=True)
+class AttachedNote:
+    """What a program said of one attachment: that it is there, or why not, and at which line of the program."""
+
+    name: str
+    attached: bool
+    text: str
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class PredictedNote:
+    """What a model of the program was predicted to need without anything attached, in bytes of host memory."""
+
+    what: str
+    where: str
+    host: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class StoredNote:
+    """What a buffer of the program took, and what the library's own would have taken."""
+
+    what: str
+    nbytes: int
+    plain_nbytes: int
+
 
 Savings = Mapping[str, int | None]  # attachments by name, with their number where they take one
 

@@ -1,14 +1,94 @@
-"""A Rule: one thing worth knowing about a run or a script, with what, why, an example and the way out.
+"""A Rule, the Subject that it looks at, and what came of checking a file.
 
-The page of the documentation is made from its texts (`rules.toml` in its room), and its `look` is the whole of its
-logic. A rule that cannot be sure stays silent: a false alarm is a defect.
+A subject is one file, read once, nothing of it executed. The page of the documentation is made from a rule's texts
+(`rules.toml` in its room), and its `look` is the whole of its logic. A rule that cannot be sure stays silent: a false
+alarm is a defect.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from __future__ import annotations
 
-from legroom.model.finding import Finding, Severity
-from legroom.model.subject import Subject
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from legroom.errors import BadInput
+from legroom.model.evidence import Evidence
+from legroom.model.footprint import Finding, Footprint, Severity
+from legroom.model.machine import Machine
+from legroom.model.run import Run
+from legroom.model.verdict import Budget
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SubjectRun:
+    """One run of the file.
+
+    Args:
+        lines: the line of each key path that the file itself gives, e.g. ("hyperparams", "n_steps") -> 12; for a script
+            the line of the argument or constant.
+        unknown: key paths whose value only executing the script could tell; a rule that needs one stays silent.
+        footprint: by arithmetic; None where the spaces are not known.
+        evidence: what the footprint was added up from; a variant of the run can be added up from it too.
+        problems: values that cannot be, each with its line; `run` has defaults in their place.
+        base: the script whose run a module of constants was laid on; what has no line here is said there.
+    """
+
+    run: Run
+    lines: Mapping[Key, int] = field(default_factory=dict)
+    unknown: frozenset[Key] = frozenset()
+    footprint: Footprint | None = None
+    evidence: Evidence | None = None
+    problems: tuple[BadInput, ...] = ()
+    base: str | None = None
+
+    def line(self, *keys: str) -> int | None:
+        """Return the line of `keys`, or of the nearest mapping around it that the file gives."""
+        while keys:
+            if keys in self.lines:
+                return self.lines[keys]
+            keys = keys[:-1]
+        return None
+
+    def gives(self, *keys: str) -> bool:
+        """Return whether the file itself says this key (and not a default)."""
+        return keys in self.lines
+
+    def knows(self, *keys: str) -> bool:
+        """Return whether the value of this key is known, given or by default."""
+        return not any(keys[: len(path)] == path for path in self.unknown)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A file with its runs, its syntax where it is Python, and the machine it is meant for.
+
+    Args:
+        kind: "run", "constants", "script", or what a backend calls its own kind of file.
+        script: the source of a Python file (`reading.interpreter.script.Script`), with a run or without; None for YAML.
+        budget: what --ram, --vram and --gpu say, or this machine's.
+        guessed: runs of which nobody says the algorithm; they have PPO in its place, and only rules that hold for any
+            algorithm of their shape may look at them.
+        problems: what is wrong with the file and belongs to no run that could be read.
+        versions: of libraries, as requirement files beside the subject pin them; else this machine's.
+    """
+
+    path: str
+    text: str
+    kind: str
+    machine: Machine
+    budget: Budget
+    runs: tuple[SubjectRun, ...] = ()
+    script: Any = None
+    guessed: tuple[SubjectRun, ...] = ()
+    problems: tuple[BadInput, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def with_runs(self, wanted: Callable[[Run], bool]) -> Subject:
+        """Return the subject with only the runs that are wanted."""
+        runs = tuple(one for one in self.runs if wanted(one.run))
+        return replace(self, runs=runs, guessed=tuple(one for one in self.guessed if wanted(one.run)))
 
 
 @dataclass(frozen=True)
@@ -73,3 +153,81 @@ class Rule:
             self.code, self.name, found.severity or self.severity, found.message, found.hint, path, found.line,
             None if found.fix is None else asdict(found.fix),
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The sums of one run, against what there is; None where it cannot be said.
+
+    Args:
+        samples: environment steps per iteration: rollout length x environments, or what brax collects per update.
+        steps: environment steps that really run; whole iterations are.
+        updates: gradient steps per iteration.
+        stored: bytes of the rollout or replay buffer; `flattened` with copies of it, alive `flattened_when`.
+        host, host_high, gpu, gpu_high: predicted peaks by arithmetic and the upper ends of their bands.
+    """
+
+    name: str
+    title: str
+    n_envs: int | None = None
+    samples: int | None = None
+    iterations: int | None = None
+    steps: int | None = None
+    updates: int | None = None
+    stored: int | None = None
+    flattened: int | None = None
+    flattened_when: str = ""
+    host: int | None = None
+    host_high: int | None = None
+    gpu: int | None = None
+    gpu_high: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "flattened_when"}
+
+
+@dataclass(frozen=True)
+class Understanding:
+    """Whether the rules knew what they saw; `text` says what it is where that is not a run."""
+
+    kind: Literal["understood", "not understood", "no training"]
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One file and what there is to say about it.
+
+    Args:
+        kind: of file; "skipped" where a folder held something that cannot be read (`note` says what).
+        subject: what the rules looked at.
+        fine: (what, why it is right) pairs.
+    """
+
+    path: str
+    kind: str
+    subject: Any = None
+    findings: tuple[Finding, ...] = ()
+    fine: tuple[tuple[str, str], ...] = ()
+    totals: tuple[Totals, ...] = ()
+    note: str = ""
+    ignored: int = 0
+    fixes: tuple[Any, ...] = field(default=())
+    understanding: Understanding = Understanding("understood")
+
+    @property
+    def bad(self) -> bool:
+        """Whether the command should end with exit code 1."""
+        return any(finding.severity != "info" for finding in self.findings)
+
+    @property
+    def said(self) -> str:
+        """What is to be said of the file besides findings."""
+        return "; ".join(text for text in (self.understanding.text, self.note) if text)
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "path": self.path, "kind": self.kind, "understood": self.understanding.kind,
+            "runs": [totals.as_json() for totals in self.totals],
+            "fine": [{"what": what, "why": why} for what, why in self.fine], "ignored": self.ignored,
+        } | ({"note": self.said} if self.said else {})  # fmt: skip

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
 from legroom.backends.default import DEFAULT_BACKEND
-from legroom.model.data import Between, Data
-from legroom.model.spaces import Space
+from legroom.model.spaces import SPACE_TYPES, Between, Data, Space
 from legroom.units import LARGEST
 
 Count = Annotated[int, Between(1, LARGEST)]
@@ -177,3 +176,27 @@ def kept_run(data: dict[str, Any]) -> Run:
     """
     memory = {key: value for key, value in data.get("memory", {}).items() if key not in REMOVED_MEMORY}
     return Run.model_validate(data | {"memory": memory})
+
+
+_PARTS = {"env": EnvSpec, "policy": PolicySpec, "memory": MemorySpec, "eval": EvalSpec, "checkpoint": CheckpointSpec}
+
+
+def run_from_trusted(data: dict[str, Any]) -> Run:
+    """Return the run that valid data describes; what it does with invalid data is undefined."""
+    parts: dict[str, Any] = {key: cls(**_tuples(data[key])) for key, cls in _PARTS.items() if data.get(key)}
+    env = parts["env"]
+    if env.spaces is not None:
+        spaces = Spaces(**{key: _space(value) for key, value in env.spaces.items()})
+        parts["env"] = env.model_copy(update={"spaces": spaces})
+    return Run(**{**data, **parts})
+
+
+def _space(data: dict[str, Any]) -> Any:
+    if data["type"] == "dict":
+        return SPACE_TYPES["dict"](spaces={key: _space(sub) for key, sub in data["spaces"].items()})
+    return SPACE_TYPES[data["type"]](**_tuples(data))
+
+
+def _tuples(data: dict[str, Any]) -> dict[str, Any]:
+    # one level is enough: keyword arguments deeper down belong to the user's classes and stay lists
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}

@@ -1,22 +1,173 @@
-"""A workload: environments and run files that belong together, as a package declares them to legroom.
+"""A workload: environments and run files that belong together, as a package declares them to legroom; and layers.
 
 A package registers a `Workload` in the entry point group `legroom.workloads`. The module that holds it is imported by
-nearly every command, so it imports nothing heavy: functions that need more import it when they are called.
+nearly every command, so it imports nothing heavy: functions that need more import it when they are called. What a
+features extractor publishes of itself is a function that returns its layers, a `Net`, as sizes.
+
+A convolution or linear layer keeps its input, a ReLU or Tanh its output, so every layer's activated output is kept
+once; an image is kept as the float32 it is converted to. Two knobs need more than that sum. With activation
+checkpointing a container of layers keeps its input and output only, and computes the rest again, a part at a time: a
+`Recomputed`. In bfloat16 every network casts its input, works in two bytes per number and hands out float32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from legroom.errors import BadInput
 
 if TYPE_CHECKING:
-    from legroom.model.layers import Net
     from legroom.model.run import Run
     from legroom.model.spaces import BoxSpace, KnownSpaces
+
+# With activation checkpointing: in how many pieces samples go through a container, which has how many layers or more.
+PIECES, FEWEST_LAYERS = 8, 3
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """What one container computes again in the backward pass, in scalars per sample.
+
+    Args:
+        kept: kept inside while its turn lasts; `widest` the widest output there.
+        parameters: of the container, whose gradients are added up over the pieces.
+        samples: how many at a time; None: an eighth of the minibatch; 0: all of them, but a part of the layers.
+    """
+
+    kept: int
+    widest: int
+    parameters: int
+    samples: int | None = None
+
+    def at_once(self, batch: int) -> int:
+        """Return how many samples are computed again at a time."""
+        return batch if self.samples == 0 else min(self.samples or -(-batch // PIECES), batch)
+
+
+@dataclass(frozen=True)
+class Net:
+    """Part of a network, in scalars (per sample where it is not parameters).
+
+    Args:
+        kept: kept for backward.
+        widest: the widest output that has a gradient.
+        features: the output.
+        converted: observations that are converted to float32 before anything else happens.
+        convolved: in- and output of the largest convolution; operators take their scratch one after the other.
+        largest: the largest single parameter.
+        inside: how much of `kept` activation checkpointing does not keep; `recomputed` what it computes anew instead.
+        widest_outside: the widest output that is left then.
+        cast: inputs that are cast to bfloat16 first; `handed_out`: outputs that are cast back.
+        normed: whether normalisation layers, which cards compute in float32, are all over it.
+    """
+
+    parameters: int = 0
+    kept: int = 0
+    widest: int = 0
+    features: int = 0
+    converted: int = 0
+    convolved: int = 0
+    largest: int = 0
+    inside: int = 0
+    recomputed: tuple[Recomputed, ...] = ()
+    widest_outside: int = 0
+    cast: int = 0
+    handed_out: int = 0
+    normed: bool = False
+
+    def then(self, other: Net) -> Net:
+        """Return this part followed by, or beside, another whose features are the result."""
+        return Net(
+            self.parameters + other.parameters,
+            self.kept + other.kept,
+            max(self.widest, other.widest),
+            other.features,
+            max(self.converted, other.converted),
+            max(self.convolved, other.convolved),
+            max(self.largest, other.largest),
+            self.inside + other.inside,
+            self.recomputed + other.recomputed,
+            max(self.widest_outside, other.widest_outside),
+            self.cast + other.cast,
+            self.handed_out + other.handed_out,
+            self.normed or other.normed,
+        )
+
+
+def linear(width: int, out: int) -> Net:
+    """Return a linear layer, a network of its own."""
+    return Net(width * out + out, out, out, out, largest=width * out, widest_outside=out, cast=width, handed_out=out)
+
+
+def mlp(width: int, layers: Sequence[int], head: int | None = None) -> Net:
+    """Return linear layers with an activation each, and where `head` is given a last one without: one container."""
+    net = Net(features=width)
+    for out in (*layers, *(() if head is None else (head,))):
+        net = net.then(linear(net.features, int(out)))
+    if not net.parameters:
+        return net
+    net = replace(net, cast=width, handed_out=net.features)
+    return contained(net) if 2 * len(layers) + (head is not None) >= FEWEST_LAYERS else net
+
+
+def contained(net: Net) -> Net:
+    """Return the same network as one container that activation checkpointing turns into its input and output."""
+    inside = net.kept - net.features
+    part = Recomputed(net.kept, net.widest, net.parameters)
+    return replace(net, inside=inside, recomputed=(part,), widest_outside=net.features)
+
+
+def convolutions(
+    shape: tuple[int, ...],
+    layers: Sequence[tuple[int, int, int, int]],
+    features: int,
+    *,
+    convert: bool,
+    pool: int | None = None,
+    samples: int | None = None,
+) -> Net:
+    """Return convolutions over all axes but the first, each with a ReLU, then pool, flatten, linear and ReLU.
+
+    Args:
+        shape: of an observation, channels first.
+        layers: output channels, kernel, stride and padding of each convolution.
+        convert: whether observations are converted to float32 first.
+        pool: cells along each axis that an average pooling leaves; None: there is none.
+        samples: how many are computed again at a time with activation checkpointing (`Recomputed`).
+    """
+    channels, *size = shape
+    parameters, elements = 0, math.prod(shape)
+    converted, cast = (elements, 0) if convert else (0, elements)
+    kept, widest, convolved, largest = converted, 0, 0, 0
+    for out, kernel, stride, padding in layers:
+        size = [max((n + 2 * padding - kernel) // stride + 1, 1) for n in size]
+        largest = max(largest, channels * out * kernel ** len(size))
+        parameters += channels * out * kernel ** len(size) + out
+        before, channels, elements = elements, out, out * math.prod(size)
+        kept, widest, convolved = kept + elements, max(widest, elements), max(convolved, before + elements)
+    maps, inside = kept - converted, kept - converted - elements
+    if pool is not None:
+        elements, inside = channels * pool ** len(size), maps
+        kept += elements
+    head = linear(elements, features)
+    return Net(
+        parameters + head.parameters,
+        kept + features,
+        widest,
+        features,
+        converted,
+        convolved,
+        max(largest, head.largest),
+        inside,
+        (Recomputed(maps, widest, parameters, samples),),
+        max(elements, features),
+        cast,
+        features,
+    )
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,16 @@ the rules of its library; settings that nothing reads are found here.
 """
 
 from collections.abc import Iterator
+from dataclasses import fields
 
 from legroom.backends.base import algorithm_of, backend_of
-from legroom.model.finding import Finding
-from legroom.model.run import Run
+from legroom.model.footprint import Finding
+from legroom.model.run import MemorySpec, Run
 
 
 def broken_rules(run: Run) -> list[Finding]:
     """Return what is wrong with the run, errors first."""
-    findings = [*backend_of(run).constraints(run), *_no_effect(run)]
+    findings = [*backend_of(run).predictor.constraints(run), *_no_effect(run)]
     order = ("error", "warning", "info")
     return sorted(findings, key=lambda finding: order.index(finding.severity))
 
@@ -27,11 +28,15 @@ def keys_without_effect(run: Run) -> Iterator[tuple[tuple[str, ...], str, str]]:
     """Yield (key path, what is wrong, the way out) for keys of another algorithm, backend or kind of buffer."""
     backend, algorithm = backend_of(run), algorithm_of(run)
     for key in run.hyperparams:
-        if key not in backend.hyperparameters(run):
+        if backend.predictor.checks_hyperparams and key not in algorithm.keys:
             takers = [a.name for a in backend.algorithms if key in a.defaults]
             hint = f"it belongs to {', '.join(takers)}" if takers else "remove it"
             yield ("hyperparams", key), f"{key} has no effect with {algorithm.name}", hint
-    for key, (message, hint) in backend.unread_memory(run).items():
+    unread = backend.predictor.unread_memory(run)
+    if unread is None:
+        keys = (field.name for field in fields(MemorySpec))
+        unread = {key: (f"memory.{key} has no effect with backend {backend.name}", "") for key in keys}
+    for key, (message, hint) in unread.items():
         if getattr(run.memory, key) is not None:
             yield ("memory", key), message, hint
     if run.checkpoint and run.checkpoint.replay_buffer and algorithm.family != "off-policy":

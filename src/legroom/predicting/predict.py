@@ -103,26 +103,21 @@ def gather_all(
     # By arithmetic nothing is imported, so that there is nothing to trust.
     seen = [OwnCode() if trust or mode == "arithmetic" else own_code(run) for run in runs]
     runs = [
-        backend_of(run).prepared(run, "arithmetic" if own.env else mode, progress)
+        backend_of(run).predictor.prepared(run, "arithmetic" if own.env else mode, progress)
         for run, own in zip(runs, seen, strict=True)
     ]
     declared = [run.env.spaces for run in runs]
     built = [_with_spaces(run, mode, own.env, trust, build_env) for run, own in zip(runs, seen, strict=True)]
     built = [(_with_limit(run, env), env) for run, env in built]
     devices = [device or choose_device(run, machine) for run in runs]
-    said = [
-        backend_of(run).asked_for_card(run, machine.gpus[0], "arithmetic" if own.env else mode, progress)
-        if on == "cuda" and machine.gpus else ""
-        for run, on, own in zip(runs, devices, seen, strict=True)
-    ]  # fmt: skip
-    modes: list[Mode] = ["arithmetic" if own.policy else mode for own in seen]
-    looks = _looks([run for run, _ in built], devices, machine, modes, values)
+    modes: list[Mode] = ["arithmetic" if _unseen(run, own) else mode for run, own in zip(runs, seen, strict=True)]
+    looks = _looks([run for run, _ in built], devices, machine, modes, values, progress)
     return [
         (
             run,
             _evidence(
                 run,
-                replace(look, notes=(*look.notes, *filter(None, (card, _corrected(spaces, run.env.spaces))))),
+                replace(look, notes=(*look.notes, *_corrected(spaces, run.env.spaces))),
                 env,
                 where,
                 machine,
@@ -130,7 +125,7 @@ def gather_all(
                 measure=mode != "arithmetic",
             ),
         )
-        for (run, env), where, look, own, card, spaces in zip(built, devices, looks, seen, said, declared, strict=True)
+        for (run, env), where, look, own, spaces in zip(built, devices, looks, seen, declared, strict=True)
     ]
 
 
@@ -138,8 +133,7 @@ def _evidence(
     run: Run, look: Look, env: EnvLook | None, device: DeviceName, machine: Machine, own: OwnCode, *, measure: bool
 ) -> Evidence:
     notes = list(look.notes)
-    # an environment that is not gymnasium's is part of the compiled program: its spaces alone do not tell the memory
-    unseen = own.policy + (own.env if backend_of(run).env_task(run) is None else ())
+    unseen = _unseen(run, own)
     if unseen:
         notes.append(f"predicted by arithmetic: {unseen_text(unseen)}")
     if env is not None and env.not_probed:
@@ -153,7 +147,7 @@ def _evidence(
     return Evidence(
         machine=machine,
         device=device,
-        base=backend_of(run).base_figures(run, device, measure=measure),
+        base=backend_of(run).predictor.base_figures(run, device, measure=measure),
         net=look.net,
         scratch=look.scratch,
         unmeasured=look.unmeasured,
@@ -170,10 +164,18 @@ def _evidence(
     )
 
 
+def _unseen(run: Run, own: OwnCode) -> tuple[str, ...]:
+    """Return the code that would have to be trusted before the networks and the update can be looked at.
+
+    An environment that is not gymnasium's is part of the compiled program: its spaces alone do not tell the memory.
+    """
+    return own.policy + (own.env if backend_of(run).predictor.env_task(run) is None else ())
+
+
 def unseen_env(run: Run) -> tuple[str, ...]:
     """Return the code that would have to be trusted before anything can be predicted: only it tells the spaces."""
     code = own_code(run).env
-    if not code or backend_of(run).prepared(run, "arithmetic", lambda text: None).env.spaces is not None:
+    if not code or backend_of(run).predictor.prepared(run, "arithmetic", lambda text: None).env.spaces is not None:
         return ()
     return code
 
@@ -185,7 +187,7 @@ def add_up(run: Run, evidence: Evidence) -> Footprint:
         BadInput: an item is beyond 2**63 bytes.
     """
     footprint = replace(
-        backend_of(run).footprint(run, evidence),
+        backend_of(run).predictor.footprint(run, evidence),
         unseen=evidence.unseen,
         unknown=evidence.unknown,
         assumed=evidence.net.assumed if evidence.net else (),
@@ -209,20 +211,21 @@ def choose_device(run: Run, machine: Machine) -> DeviceName:
 
 
 def _looks(
-    runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, modes: Sequence[Mode], values: Values
+    runs: Sequence[Run],
+    devices: Sequence[DeviceName],
+    machine: Machine,
+    modes: Sequence[Mode],
+    values: Values,
+    progress: Callable[[str], None],
 ) -> list[Look]:
     """Return what the backends know of the runs' networks; each is asked once for all of its runs of one mode."""
     found: dict[int, Look] = {}
     asked = [(run.backend, mode) for run, mode in zip(runs, modes, strict=True)]
     for name, mode in dict.fromkeys(asked):
         numbers = [number for number, each in enumerate(asked) if each == (name, mode)]
-        backend = backend_named(name)
+        predictor = backend_named(name).predictor
         mine, on = [runs[n] for n in numbers], [devices[n] for n in numbers]
-        if values == "refuse":
-            looks = backend.look(mine, on, machine, mode)
-        else:
-            looks = backend.look_answering(mine, on, machine, mode, values)
-        found |= zip(numbers, looks, strict=True)
+        found |= zip(numbers, predictor.look(mine, on, machine, mode, values, progress), strict=True)
     return [found[number] for number in range(len(runs))]
 
 
@@ -234,7 +237,7 @@ def _with_spaces(
     Raises:
         Unseen: only the environment tells them, and it may not be built.
     """
-    declared, task = run.env.spaces, backend_of(run).env_task(run)
+    declared, task = run.env.spaces, backend_of(run).predictor.env_task(run)
     if unseen and declared is None:
         raise Unseen(run.name, unseen, path=run.source)
     if task is None:
@@ -258,11 +261,13 @@ def _with_spaces(
 
 def _episodes(run: Run, env: EnvLook | None) -> Iterator[str]:
     """Yield what a rollout that costs much holds of the episodes that were seen: it may be meant to be one episode."""
-    backend = backend_of(run)
-    storage, mean = backend.storage(run), env.memory.episode_mean if env is not None and env.memory else None
+    storage, mean = (
+        backend_of(run).predictor.storage(run),
+        env.memory.episode_mean if env is not None and env.memory else None,
+    )
     if storage.kind != "rollout" or not mean or storage.steps < 2 * mean:
         return
-    if storage.steps * run.env.n_envs * backend.stored_observation(run).nbytes >= MUCH_STORED:
+    if storage.steps * run.env.n_envs * storage.observation.nbytes >= MUCH_STORED:
         yield (
             f"a rollout of {storage.steps:,} steps holds several episodes: with random actions they lasted "
             f"about {mean:,.0f}. Rollouts need not hold whole episodes; shorter ones take less memory"
@@ -303,12 +308,12 @@ def _with_seen(run: Run, look: EnvLook) -> Run:
     return run.replace(env=run.env.model_copy(update={"spaces": look.spaces}))
 
 
-def _corrected(declared: Spaces | None, seen: Spaces | None) -> str:
-    """Return that the declared spaces are not those of the environment, as a note; empty where they are."""
+def _corrected(declared: Spaces | None, seen: Spaces | None) -> Iterator[str]:
+    """Yield a note where the declared spaces are not those of the environment."""
     if declared is None or seen is None or _sizes(declared) == _sizes(seen):
-        return ""
+        return
     has, says = (f"{describe(each.observation)}, actions {describe(each.action)}" for each in (seen, declared))
-    return f"predicted with the environment's own observation, {has}; env.spaces says {says}"
+    yield f"predicted with the environment's own observation, {has}; env.spaces says {says}"
 
 
 def _look_only(run: Run, declared: Spaces, task: EnvTask, trust: bool, unseen: Sequence[str]) -> EnvLook:

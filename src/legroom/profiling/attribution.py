@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from legroom.errors import LegroomError
-from legroom.model.profile import LeakLine
+from legroom.model.trace import LeakLine
 from legroom.profiling.ask_child import BUILD_TIMEOUT_S, ask_child
 
 TRACKED_STEPS, MOST_TRACKED_STEPS = 2_000, 20_000

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from legroom import __version__
 from legroom.errors import BadInput
 from legroom.model.files import open_plain
-from legroom.model.profile import Change, Comparison, LeakVerdict, Profile
+from legroom.model.trace import Change, Comparison, LeakVerdict, Profile
 
 JSON_VERSION = 1
 LARGEST_FILE = 64 << 20  # bytes

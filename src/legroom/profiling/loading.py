@@ -58,7 +58,7 @@ def find_run(env: str, overrides: Sequence[tuple[str, str]] = ()) -> Run:
 
 def env_task(run: Run) -> dict[str, Any]:
     """Return what a child needs to build the run's environment, as plain data."""
-    storage = backend_of(run).storage(run)
+    storage = backend_of(run).predictor.storage(run)
     collects = run.source is not None and storage.kind == "rollout"  # a bare environment has no training to it
     return {
         "id": run.env.id,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from legroom.growth.leak_verdict import Floor, Verdict, combine, judge
-from legroom.model.profile import Curve
+from legroom.model.trace import Curve
 from legroom.profiling.allocator_signals import (
     MAPPED_EVERY,
     USUAL_BLOCK_NBYTES,

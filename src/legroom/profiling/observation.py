@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from legroom.environments.env_make import EnvError, stage
-from legroom.model.profile import KeyCost, ObservationCost
+from legroom.model.trace import KeyCost, ObservationCost
 from legroom.profiling.own_arrays import name_owner, shares
 from legroom.profiling.stepping import SEED, Stepper
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from legroom.errors import BadInput
 from legroom.machine.probing import probe
-from legroom.model.profile import Curve, KeyCost, Leak, ObservationCost, ParallelRow, Profile, Scaling
+from legroom.model.trace import Curve, KeyCost, Leak, ObservationCost, ParallelRow, Profile, Scaling
 from legroom.profiling.ask_child import BUILD_TIMEOUT_S, ask_child
 from legroom.profiling.attribution import attribute
 from legroom.profiling.loading import env_task, find_run, name_env

@@ -28,7 +28,7 @@ from legroom.errors import BadInput
 from legroom.machine.limits import limit_reached
 from legroom.machine.probing import probe
 from legroom.machine.tree import tree_memory
-from legroom.model.profile import ParallelRow, Scaling
+from legroom.model.trace import ParallelRow, Scaling
 from legroom.profiling.stepping import SEED
 
 STEPS, SECONDS = 200, 3.0  # per number of environments; the time alone where steps are slow

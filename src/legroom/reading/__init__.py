@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 from legroom.backends.default import DEFAULT_BACKEND
 from legroom.errors import BadInput, NotARun, NotKnownYet
 from legroom.model.draft import Draft, get, merged, only_entry
-from legroom.model.run import Run
-from legroom.model.trusted import run_from_trusted
+from legroom.model.run import Run, run_from_trusted
 from legroom.named_runs import find_workload, run_names, workloads
 from legroom.reading import yamls
 from legroom.reading.reading_budget import bounded_reading

@@ -33,7 +33,7 @@ def completed(draft: Draft, run: Run, like: str) -> Draft:
     if own_id is not None and own_id != get(base, ("env", "id")):
         counts = ("n_envs", "workers", "envs_per_worker")  # another environment's spaces would be a wrong figure
         base["env"] = {key: value for key, value in base.get("env", {}).items() if key in counts}
-    if own_id is None and get(base, ("env", "id")) is not None and backend_of(run).env_task(run) is None:
+    if own_id is None and get(base, ("env", "id")) is not None and backend_of(run).predictor.env_task(run) is None:
         # the environment is part of what is compiled, and decides nearly all of the bill
         whose = f"{like} ({get(base, ('env', 'id'))})"
         note(f"WARNING: predicted with the environment of {whose}, not yours: the file names none")

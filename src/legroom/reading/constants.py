@@ -263,7 +263,7 @@ def finish(draft: Draft, given: Collection[Key]) -> None:
         elif ("env", "episode_steps") not in given and isinstance(length, int):
             draft.put(("env", "episode_steps"), length, draft.lines.get(("hyperparams", EPISODE)))
     library = backend_named(str(data.get("backend", DEFAULT_BACKEND)))
-    dropped = library.adopt_words(data, {key for key in draft.lines if key not in given})
+    dropped = library.reader.adopt_words(data, {key for key in draft.lines if key not in given})
     if dropped:
         note(f"not used, as {library.title} has no such setting: {', '.join(dropped)}")
     envs = get(data, ("env", "n_envs"), 1)

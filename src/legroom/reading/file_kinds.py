@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from legroom.backends.base import backends
-from legroom.model.draft import Draft
-from legroom.model.file_kind import FileKind
+from legroom.model.draft import Draft, FileKind
 from legroom.reading.naming import PARTS, did_you_mean
 
 MOST_FOREIGN = 1  # keys that a run file has no place for, in what is a run file all the same
@@ -15,7 +14,7 @@ RUN_SIGNS = frozenset({"algo", "backend", "legroom", "hyperparams"})  # keys tha
 
 def all_kinds() -> list[FileKind]:
     """Return every installed backend's kinds, the default backend's first."""
-    return [kind for backend in backends() for kind in backend.file_kinds]
+    return [kind for backend in backends() for kind in backend.reader.file_kinds]
 
 
 def kind_of(data: dict[Any, Any]) -> FileKind | None:
@@ -25,7 +24,7 @@ def kind_of(data: dict[Any, Any]) -> FileKind | None:
     """
     if is_run_file(data):
         return None
-    return next((kind for b in reversed(backends()) for kind in b.file_kinds if kind.matches(data)), None)
+    return next((kind for b in reversed(backends()) for kind in b.reader.file_kinds if kind.matches(data)), None)
 
 
 def is_run_file(data: dict[Any, Any]) -> bool:
@@ -62,4 +61,4 @@ def script_drafts(text: str, path: str) -> list[Draft]:
     Raises:
         BadInput: it is not Python.
     """
-    return [draft for backend in backends() for draft in backend.script_drafts(text, path)]
+    return [draft for backend in backends() for draft in backend.reader.script_drafts(text, path)]

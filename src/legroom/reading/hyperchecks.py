@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from legroom.model.vocabulary import Vocabulary
+from legroom.model.draft import Vocabulary
 from legroom.units import LARGEST
 
 # Of the arguments that every algorithm takes (`NEUTRAL`): free ones, and whole numbers with the least.

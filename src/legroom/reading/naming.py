@@ -59,7 +59,7 @@ def hyperparameter_names(backend: str) -> frozenset[str]:
     found = find_backend(backend)
     if found is None:
         return frozenset()
-    return found.vocabulary.hyperparams.union(*(algorithm.keys for algorithm in found.algorithms))
+    return found.reader.vocabulary.hyperparams.union(*(algorithm.keys for algorithm in found.algorithms))
 
 
 def places(backend: str, algo: str | None) -> dict[str, Key]:
@@ -69,7 +69,7 @@ def places(backend: str, algo: str | None) -> dict[str, Key]:
     for part in (("memory",), ("policy",), ("env",), ()):
         table |= {name: (*part, name) for name in PARTS[part] if name not in _AMBIGUOUS}
     found = find_backend(backend)
-    table |= found.vocabulary.names if found is not None else {}
+    table |= found.reader.vocabulary.names if found is not None else {}
     algorithm = find_algorithm(backend, algo) if algo else None
     if algorithm is not None:  # its own words come first: `n_eval_episodes` is a hyperparameter of ARS
         table |= {name: ("hyperparams", name) for name in algorithm.keys}

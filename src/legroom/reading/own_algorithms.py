@@ -11,7 +11,7 @@ from pathlib import Path
 
 from legroom.backends.base import find_algorithm
 from legroom.errors import BadInput
-from legroom.model.algorithms import Algorithm
+from legroom.model.facts import Algorithm
 from legroom.reading.source import parse_module
 from legroom.reading.user_files import is_file
 

@@ -21,10 +21,9 @@ from legroom.backends.base import (
     find_backend,
 )
 from legroom.errors import BadInput, NotKnownYet
-from legroom.model.draft import Draft, copied, get, made_with, put, stale_keys
+from legroom.model.draft import Draft, Vocabulary, copied, get, made_with, put, stale_keys
 from legroom.model.run import REMOVED_MEMORY, Run
 from legroom.model.spaces import DTYPES, DictSpace, leaves
-from legroom.model.vocabulary import Vocabulary
 from legroom.named_runs import with_own_spaces
 from legroom.reading.hyperchecks import NO_DEFAULT, checked, net_arch_problem, shown
 from legroom.reading.known_spaces import find_spaces
@@ -219,7 +218,7 @@ class _Check:
     @property
     def words(self) -> Vocabulary:
         library = find_backend(self.backend)
-        return Vocabulary() if library is None else library.vocabulary
+        return Vocabulary() if library is None else library.reader.vocabulary
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -347,7 +346,7 @@ class _Check:
             return
         algorithm = find_algorithm(self.backend, algo)
         assert algorithm is not None  # `algorithm` has refused others
-        refused = backend_named(self.backend).translate_hyperparams(self.data, self.given)
+        refused = backend_named(self.backend).reader.translate_hyperparams(self.data, self.given)
         for name, problem in refused.items():
             self.fail(("hyperparams", name), f"{name} {problem}")
         known = hyperparameter_names(self.backend)
@@ -478,8 +477,8 @@ class _Check:
             total = sum(math.prod(leaf.shape) * DTYPES[leaf.dtype] for leaf in leaves(space).values())
             if total > LARGEST:
                 self.fail(("env", "spaces", side), f"env.spaces.{side} is over 2**63 bytes", "check its shape")
-        storage, nbytes = backend_of(run).storage(run), backend_of(run).stored_observation(run).nbytes
-        rows = storage.rows(run.env.n_envs)
+        storage = backend_of(run).predictor.storage(run)
+        rows, nbytes = storage.rows(run.env.n_envs), storage.observation.nbytes
         if rows * run.env.n_envs * nbytes > LARGEST:
             key: Key = ("hyperparams", "n_steps" if storage.kind == "rollout" else "buffer_size")
             size = f"{rows:.3g} rows x {run.env.n_envs:.3g} envs x {nbytes:.3g} B"

@@ -22,7 +22,7 @@ from legroom.errors import BadInput
 from legroom.model.draft import Draft, copied
 from legroom.model.draft import Key as Key
 from legroom.model.draft import Lines as Lines
-from legroom.model.sealed import KEY
+from legroom.model.files import KEY
 
 DEEPEST = 60
 LONGEST_NUMBER = 400  # characters; `1:1:1:...` in base 60 takes quadratic time

@@ -8,8 +8,7 @@ from dataclasses import replace
 from json import dumps
 from typing import Any
 
-from legroom.model.attachment import AttachedNote, PredictedNote, StoredNote
-from legroom.model.program_plan import Attached, ProgramPlan
+from legroom.model.program_plan import Attached, AttachedNote, PredictedNote, ProgramPlan, StoredNote
 from legroom.model.rehearsal import ProgramPrediction
 from legroom.model.trace import Watched
 from legroom.rendering.console import document

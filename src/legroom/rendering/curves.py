@@ -15,7 +15,7 @@ from zlib import crc32
 
 from legroom.growth.thinning import thinned
 from legroom.model.footprint import Peak
-from legroom.model.progress import Moment
+from legroom.model.outcome import Moment
 from legroom.rendering.document import Curves, Limit
 from legroom.rendering.frame import DECIMALS, HEIGHT, WIDTH, Frame, legend, text_at
 from legroom.rendering.time_left import duration_text, number_text

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from legroom.model.footprint import Peak
-from legroom.model.progress import Moment
+from legroom.model.outcome import Moment
 from legroom.rendering.kinds import kind_of
 from legroom.rendering.printable import printable
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from legroom.model.explanation import Explanation
+from legroom.model.trace import Explanation
 from legroom.rendering.console import JSON_VERSION
 from legroom.rendering.document import Document, Note, Part, Section, Table
 from legroom.units import format_size

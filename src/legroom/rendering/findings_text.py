@@ -13,9 +13,8 @@ from typing import Any
 from urllib.parse import quote
 
 from legroom import __version__
-from legroom.model.checked import Checked, Totals
-from legroom.model.finding import Finding
-from legroom.model.rule import Rule
+from legroom.model.footprint import Finding
+from legroom.model.rule import Checked, Rule, Totals
 from legroom.model.verdict import Budget
 from legroom.rendering.document import Document, Note, Part, Table, verdict
 from legroom.units import format_fine_size, format_size, plural

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from legroom.model.footprint import Footprint
+from legroom.model.footprint import Footprint, ShownInNotebooks
 from legroom.model.plan import Plan
 from legroom.model.rehearsal import ProgramPrediction
-from legroom.model.shown import ShownInNotebooks
 from legroom.model.trace import Trace
 from legroom.rendering.page import fragment
 from legroom.rendering.plan_text import plan_document

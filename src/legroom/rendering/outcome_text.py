@@ -8,8 +8,7 @@ from pathlib import Path
 
 from legroom import __version__
 from legroom.model.footprint import Peak
-from legroom.model.outcome import MeasuredItem, MeasuredPeak, Outcome
-from legroom.model.progress import MemorySample, Moment, Progress, finite
+from legroom.model.outcome import MeasuredItem, MeasuredPeak, MemorySample, Moment, Outcome, Progress, finite
 from legroom.rendering.document import (
     Bar,
     Bars,

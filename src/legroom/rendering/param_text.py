@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from legroom import __version__
-from legroom.model.param import Number, ParamSearch, Trial
+from legroom.model.program_plan import Number, ParamSearch, Trial
 from legroom.model.verdict import Budget
 from legroom.rendering.console import document
 from legroom.rendering.document import Curves, Document, Limit, Note, Part, Section, Table, verdict

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from legroom import __version__
-from legroom.model.data import plain
 from legroom.model.footprint import Footprint, Peak, Phase, Place
 from legroom.model.plan import Change, Plan, Turn
+from legroom.model.spaces import plain
 from legroom.model.verdict import Budget
 from legroom.rendering.console import document
 from legroom.rendering.document import Document, Note, Part, Section, Table, verdict

@@ -9,9 +9,8 @@ from typing import Any
 from legroom import __version__
 from legroom.backends.base import backend_of
 from legroom.errors import unseen_text
-from legroom.model.finding import Finding
-from legroom.model.footprint import Footprint
-from legroom.model.prediction import LeanOption, Prediction
+from legroom.model.footprint import Finding, Footprint
+from legroom.model.plan import LeanOption, Prediction
 from legroom.model.spaces import describe
 from legroom.model.verdict import Budget, allocator_limit, fits_closely, refused_array
 from legroom.rendering.console import document
@@ -199,8 +198,8 @@ def comparison_table(predictions: Sequence[Prediction]) -> Table:
             p.footprint.name,
             format_size(p.footprint.host.nbytes),
             *([size_text(gpu.nbytes if gpu else 0)] if with_gpu else []),
-            describe(backend_of(p.run).stored_observation(p.run)),
-            f"{backend_of(p.run).storage(p.run).steps:,}",
+            describe(backend_of(p.run).predictor.storage(p.run).observation),
+            f"{backend_of(p.run).predictor.storage(p.run).steps:,}",
             f"{p.run.env.n_envs:,}",
             f"{first / p.footprint.host.nbytes:.1f}×",
             Note("yes, the largest", "green") if p is largest else _yes_or_no(p),
@@ -232,11 +231,11 @@ def estimate_text(predictions: Sequence[Prediction]) -> str:
 
 def headline(p: Prediction) -> str:
     """Return what a run is, in a line."""
-    run, backend = p.run, backend_of(p.run)
+    run = p.run
     envs = plural(run.env.n_envs, "env")
-    storage = backend.storage(run)
+    storage = backend_of(run).predictor.storage(run)
     kept = f", {storage}" if storage.steps else ""
-    observation = describe(backend.stored_observation(run))
+    observation = describe(storage.observation)
     return f"{p.footprint.name}: {run.algo} on {p.footprint.device}, {envs}{kept}, observation {observation}"
 
 

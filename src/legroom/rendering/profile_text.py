@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom import __version__
-from legroom.model.profile import Change, Comparison, KeyCost, Leak, ObservationCost, Profile
+from legroom.model.trace import Change, Comparison, KeyCost, Leak, ObservationCost, Profile
 from legroom.rendering.console import document
 from legroom.rendering.document import (
     Bar,

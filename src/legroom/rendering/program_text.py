@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from legroom import __version__
 from legroom.model.footprint import Footprint, Place
-from legroom.model.progress import Moment
+from legroom.model.outcome import Moment
 from legroom.model.rehearsal import OutOfMemory, ProgramPrediction, Rehearsal, SameRun, SourceLine
 from legroom.model.verdict import allocator_limit
 from legroom.rendering.console import document

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from legroom.model.data import plain
 from legroom.model.plan import Plan, Turn
 from legroom.model.run import Run
+from legroom.model.spaces import plain
 from legroom.units import format_size
 
 LEFT_OUT = ("source", "name")

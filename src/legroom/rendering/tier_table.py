@@ -8,9 +8,9 @@ from typing import Any
 
 from legroom.fitting.changes import differences
 from legroom.fitting.tiers import Named, Recommendation, Tier
-from legroom.model.data import plain
 from legroom.model.plan import Change, Plan
 from legroom.model.run import Run
+from legroom.model.spaces import plain
 from legroom.rendering.console import document
 from legroom.rendering.document import Bars, Document, Limit, Note, Part, Section, Table, verdict
 from legroom.rendering.item_text import bar_of, peak_bars

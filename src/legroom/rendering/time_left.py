@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from legroom.model.progress import Progress
+from legroom.model.outcome import Progress
 from legroom.model.trace import Forecast
 
 LEAST_WINDOW_S = 60.0

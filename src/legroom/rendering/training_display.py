@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Self, TextIO
 
 from legroom.model.footprint import Peak
-from legroom.model.progress import MemorySample, Progress, finite
+from legroom.model.outcome import MemorySample, Progress, finite
 from legroom.rendering.console import DRAW_EVERY_S, LiveLines
 from legroom.rendering.layout import paint
 from legroom.rendering.printable import printable

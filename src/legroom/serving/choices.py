@@ -55,7 +55,7 @@ def chosen_run(algo: Any, env: Any) -> Run:
         raise BadInput("choose an algorithm and an environment from the lists", hint='{"algo": "PPO", "env": …}')
     atari = [("env.wrappers", PREPROCESSED), ("env.frame_stack", "4")] if group == ATARI else []
     run = read(f"{algo} {env}", overrides=atari).replace(name=f"{algo} on {env}")
-    for finding in backend.constraints(run):
+    for finding in backend.predictor.constraints(run):
         if finding.severity == "error":
             raise BadInput(finding.message, hint=finding.hint)
     return run
@@ -64,7 +64,8 @@ def chosen_run(algo: Any, env: Any) -> Run:
 def with_spaces(run: Run) -> tuple[Run, str | None]:
     """Return the run, with assumed spaces where nothing but its environment would tell them, and what was assumed."""
     backend = backend_of(run)
-    if run.env.spaces is not None or backend.prepared(run, "arithmetic", lambda text: None).env.spaces is not None:
+    known = run if run.env.spaces else backend.predictor.prepared(run, "arithmetic", lambda text: None)
+    if known.env.spaces is not None:
         return run, None
     pictures = run.policy.name == "CnnPolicy"
     seen = {"type": "box", "shape": [84, 84, 3] if pictures else [64], "dtype": "uint8" if pictures else "float32"}
@@ -73,6 +74,6 @@ def with_spaces(run: Run) -> tuple[Run, str | None]:
     for action in ({"type": "discrete", "n": 4}, {"type": "box", "shape": [4]}):
         data["env"] = {**data.get("env", {}), "spaces": {"observation": observation, "action": action}}
         assumed = run_from_dict(data)
-        if not any(finding.code == "LR003" for finding in backend.constraints(assumed)):
+        if not any(finding.code == "LR003" for finding in backend.predictor.constraints(assumed)):
             break
     return assumed, "×".join(map(str, seen["shape"])) + f" {seen['dtype']}"

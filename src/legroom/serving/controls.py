@@ -1,6 +1,6 @@
 """What can be turned of a run on the page: every setting that it has, with its range, its default and its price.
 
-The list follows from the tables that everything else uses: the constructor's defaults in `model.algorithms`, the keys
+The list follows from the tables that everything else uses: the constructor's defaults in `model.facts`, the keys
 of `MemorySpec`, and the knobs with their prices. A new hyperparameter or knob is on the page without a line here.
 """
 
@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from legroom.backends.base import Backend, algorithm_of, backend_of, knob_named
-from legroom.model.algorithms import Algorithm
+from legroom.model.facts import Algorithm
 from legroom.model.run import EnvSpec, EvalSpec, MemorySpec, Run
 from legroom.model.spaces import BoxSpace
 from legroom.named_runs import workload_of
@@ -34,6 +34,7 @@ MEMORY_DEPENDS_ON = (
 ON_GPU_ONLY = ("expandable_segments",)
 STEPS_OF_RETURNS = "n-step returns"
 SIZES = ("memory.max_bytes",)
+BUFFERS = {"memory.rollout": "on-policy", "memory.replay": "off-policy"}
 
 
 def controls_of(run: Run) -> list[dict[str, Any]]:
@@ -46,12 +47,16 @@ def controls_of(run: Run) -> list[dict[str, Any]]:
         (about_memory if name in MEMORY_DEPENDS_ON else others).append(control)
     about_memory.sort(key=lambda control: MEMORY_DEPENDS_ON.index(control["key"].partition(".")[2]))
     backend = backend_of(run)
-    offered = backend.settings(run)
+    offered = [key for key in backend.fitter.settings if BUFFERS.get(key, algorithm.family) == algorithm.family]
     groups = {
         "Observations": [*_observations(run)],
         "Environments": [*_environments(backend, offered)],
         "Collecting and updating": about_memory,
-        "Network": [_control("widths", f"policy.kwargs.{name}", label) for name, label in backend.layers(run).items()],
+        "Network": [
+            _control("widths", f"policy.kwargs.{name}", label)
+            for name, label in backend.fitter.layers.items()
+            if _is_layer(run, name, backend)
+        ],
         "Memory": [*_memory(offered)],
         "Evaluation and checkpoints": [*_around(offered)],
         "Further hyperparameters": others,
@@ -68,6 +73,12 @@ def control_by_key(run: Run) -> dict[str, Control]:
     return {control["key"]: control for group in controls_of(run) for control in group["controls"]}
 
 
+def _is_layer(run: Run, name: str, backend: Backend) -> bool:
+    """Return whether the keyword is a list of widths; the only keyword of a library may also be left out."""
+    given = run.policy.kwargs.get(name)
+    return isinstance(given, list | tuple) or (given is None and len(backend.fitter.layers) == 1)
+
+
 def _observations(run: Run) -> Iterator[Control]:
     """Yield what an environment of the user's own observes, where the run itself says it."""
     declared = run.env.spaces
@@ -80,7 +91,7 @@ def _observations(run: Run) -> Iterator[Control]:
 
 
 def _environments(backend: Backend, offered: Container[str]) -> Iterator[Control]:
-    yield _count("env.n_envs", "environments", 1, last=backend.last_stops.get("env.n_envs"))
+    yield _count("env.n_envs", "environments", 1, last=backend.fitter.last_stops.get("env.n_envs"))
     if "env.workers" in offered:
         yield _control("choice", "env.workers", "workers", "dummy", choices=_choices(EnvSpec, "workers"))
     if "env.envs_per_worker" in offered:

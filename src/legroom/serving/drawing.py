@@ -8,7 +8,7 @@ from typing import Any
 
 from legroom.machine.gpu_table import KnownGpu, find_gpu
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
-from legroom.model.prediction import Prediction
+from legroom.model.plan import Prediction
 from legroom.rendering.bars import strip
 from legroom.rendering.document import Bar, Bars, Limit
 from legroom.rendering.item_text import WHERES, Where, bar_of, item_table, items_at

@@ -21,8 +21,7 @@ from legroom.errors import LegroomError
 from legroom.machine.live_log import LIVE, LiveSample, read_live
 from legroom.model.footprint import Peak
 from legroom.model.outcome import FILE_NAME as OUTCOME
-from legroom.model.outcome import Outcome
-from legroom.model.progress import Progress, finite
+from legroom.model.outcome import Outcome, Progress, finite
 from legroom.rendering.document import Limit, Part, Section, Table
 from legroom.rendering.outcome_text import memory_over_time, retreat_lines, reward_curve
 from legroom.rendering.page import parts_html

@@ -11,12 +11,10 @@ from typing import Any
 from legroom.checking.check import look_at
 from legroom.checking.subject_reader import subject_of_text
 from legroom.errors import BadInput
-from legroom.fitting.predictor import Predictor
-from legroom.fitting.priced import priced
+from legroom.fitting.predictor import Predictor, priced
 from legroom.fitting.search import fit
 from legroom.model.evidence import Mode
-from legroom.model.plan import PRICES
-from legroom.model.prediction import Prediction
+from legroom.model.plan import PRICES, Prediction
 from legroom.model.run import Run
 from legroom.predicting.predict import gather
 from legroom.rendering.console import JSON_VERSION

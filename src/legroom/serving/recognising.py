@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from legroom.errors import BadInput
 from legroom.explaining.explain import explain
-from legroom.model.explanation import Explanation
 from legroom.model.run import Run
+from legroom.model.trace import Explanation
 from legroom.reading import read_given, script_given
 from legroom.reading.user_files import decode
 

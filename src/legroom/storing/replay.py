@@ -13,12 +13,11 @@ from gymnasium import spaces
 
 from legroom.errors import BadInput
 from legroom.storing.budget import Options
-from legroom.storing.buffers import LeanBuffer, fills, parts_of, shapes_of, stands_for
+from legroom.storing.buffers import LeanBuffer, fills, outputs_for, parts_of, shapes_of, stands_for
 from legroom.storing.outputs import Decoded
 from legroom.storing.ring import Ring
 from legroom.storing.small_arrays import Flags
 from legroom.storing.stored_array import StoredArray
-from legroom.storing.tensors import outputs_for
 
 Pair = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]  # observations and next observations, by key
 BOOL, BYTE = np.dtype(bool), np.dtype(np.uint8)  # each is one object: compared faster than a dtype with a type

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from legroom.storing.budget import LARGE, Shelf, explained, fitting, load_shelf, new_shelf
+from legroom.storing.column import Observations
 from legroom.storing.core import Store, gather_ring
-from legroom.storing.observations import Observations
 from legroom.storing.outputs import Decoded
 from legroom.storing.stacks import Stack
 from legroom.storing.stored_array import StoredArray, owned

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.errors import EXIT_BAD_INPUT, LegroomError
-from legroom.model.outcome import Outcome
-from legroom.model.progress import MemorySample, Progress
+from legroom.model.outcome import MemorySample, Outcome, Progress
 from legroom.sweeping.sweep_folder import Live, SweepFolder
 from legroom.sweeping.trial import WORKER_NBYTES, Trial
 from legroom.training.request import Training

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput
-from legroom.model.files import read_document, write_whole
+from legroom.model.files import Damaged, read_document, seal, unseal, write_whole
 from legroom.model.footprint import Peak
 from legroom.model.run import kept_run
-from legroom.model.sealed import Damaged, seal, unseal
 from legroom.sweeping.trial import Trial
 from legroom.training.run_folder import Predicted, RunFolder
 

@@ -66,7 +66,7 @@ def make_trials(
     for number, (point, run) in enumerate(asked):
         leader, evidence, footprint, gpu_share = known[shares[number]]
         mapped = footprint.mapped if on_one else 0
-        built = backend_of(run).with_free_savings(run.replace(env=leader.env), evidence)
+        built = backend_of(run).fitter.with_free_savings(run.replace(env=leader.env), evidence)
         trials.append(
             Trial(
                 number=number,
@@ -96,7 +96,7 @@ def check_trust(runs: Iterable[Run], *, trust: bool) -> None:
 
 
 def _priced(run: Run, evidence: Evidence, machine: Machine) -> tuple[Run, Evidence, Footprint, float]:
-    footprint = add_up(backend_of(run).with_free_savings(run, evidence), evidence)
+    footprint = add_up(backend_of(run).fitter.with_free_savings(run, evidence), evidence)
     share = 0.0
     if footprint.gpu is not None:
         known = machine.gpus and machine.gpus[0].free and not footprint.unknown  # else it gets a card of its own

@@ -30,14 +30,18 @@ import numpy as np
 
 from legroom.errors import BadInput
 from legroom.model.files import (
+    Damaged,
+    Newer,
     clear_left_over,
     make_directory,
     new_temporary,
     open_plain,
+    parse,
     read_document,
+    seal,
     sync_directory,
+    unseal,
 )
-from legroom.model.sealed import Damaged, Newer, parse, seal, unseal
 from legroom.training.arrays import (
     HashedFile,
     parameters_sha256,

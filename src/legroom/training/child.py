@@ -15,23 +15,22 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
 from legroom.backends.base import backend_of
 from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
 from legroom.machine.limits import limit_reached
-from legroom.model.learner import Figures, Learner
-from legroom.model.progress import TrainingPhase
-from legroom.model.task import TrainTask
+from legroom.model.learner import Figures, Learner, TrainTask
+from legroom.model.outcome import TrainingPhase
 from legroom.orphan import end_unheard
-from legroom.training.background import Abandoned, BackgroundThread
+from legroom.training.background import Abandoned, BackgroundThread, StopSignals
 from legroom.training.checkpoint import Checkpoint, Checkpoints, Pace
 from legroom.training.events import EventPipe
 from legroom.training.finite import FiniteWatch, NotFinite, Suspicion, loss_not_finite
+from legroom.training.progress_log import TrainingLog
 from legroom.training.run_folder import RUN
-from legroom.training.stop_signals import StopSignals
-from legroom.training.training_log import TrainingLog
 
 WAIT_FOR_ROOM_S = 600.0  # at the end of a training, for a disk that is full
 ROOM_AFTER_S, ROOM_EVERY_S = 1.0, 30.0  # how often to look, seldom in the end
@@ -66,7 +65,7 @@ class TrainingLoop:
         self._task, self._events, self._run = task, events, task.run
         self.send = events.send
         self.iteration = 0
-        self._backend = backend_of(task.run)
+        self._trainer = backend_of(task.run).trainer
         self._signals = StopSignals(self._stopping)
         self._checkpoints = Checkpoints(Path(task.out), keep=task.keep, keep_best=task.keep_best)
         self._finite = FiniteWatch()
@@ -111,7 +110,7 @@ class TrainingLoop:
 
     def _train(self) -> int:
         task = self._task
-        learner = self._learner = self._backend.learner(task, self)
+        learner = self._learner = self._trainer.learner(task, self)
         if self._signals:  # an import may swallow what a signal's handler raises
             raise KeyboardInterrupt
         self._signals.graceful = True
@@ -157,7 +156,7 @@ class TrainingLoop:
             self.iteration = int(kept.get("iteration", 0))
             self._elapsed_before_s = float(kept.get("elapsed_s", 0.0))
             self._why_not_exact = str(kept.get("why_not_exact", "")) or unlike
-            self._finite.suspicion = Suspicion.from_json(kept.get("suspicion"))
+            self._finite.suspicion = Suspicion(**kept["suspicion"]) if kept.get("suspicion") else None
             self._pace.written_at_step, self._pace.written_at_place = checkpoint.step, learner.place
             how = f"not bit-exact: {self._why_not_exact}" if self._why_not_exact else "exact"
             self.say(f"resuming from step {checkpoint.step:,} ({how})")
@@ -221,7 +220,7 @@ class TrainingLoop:
         return EXIT_TRAINING_FAILED
 
     def _failed(self, failed: Exception) -> int:
-        cause = self._backend.failure_cause(failed)
+        cause = self._trainer.failure_cause(failed)
         if cause.kind == "refused":
             self.send("refused", message=cause.message or str(failed))
             return EXIT_BAD_INPUT
@@ -348,7 +347,7 @@ class TrainingLoop:
         self._why_not_exact = state.why_not_exact
         kept = {**state.data.get("legroom", {}), "iteration": self.iteration, "why_not_exact": state.why_not_exact}
         if self._finite.suspicion is not None:
-            kept["suspicion"] = self._finite.suspicion.to_json()
+            kept["suspicion"] = asdict(self._finite.suspicion)
             self._checkpoints.suspect_since = self._finite.suspicion.step
         if learner.is_within:
             kept["evaluated_at"] = self._evaluated_at

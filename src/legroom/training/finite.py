@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -35,13 +34,6 @@ class Suspicion:
 
     what: str
     step: int
-
-    def to_json(self) -> dict[str, Any]:
-        return {"what": self.what, "step": self.step}
-
-    @classmethod
-    def from_json(cls, data: Any) -> Suspicion | None:
-        return cls(str(data["what"]), int(data["step"])) if data else None
 
 
 class FiniteWatch:

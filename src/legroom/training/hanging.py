@@ -22,7 +22,7 @@ from pathlib import Path
 from legroom.machine.stack_signal import Stack, answers_stack_signal, ask_stack
 from legroom.machine.tree import descendants
 from legroom.model.run import EnvSpec
-from legroom.training.env_calls import Call, EnvCalls
+from legroom.training.events import Call, EnvCalls
 
 AT_LEAST_S = 60.0
 TIMES_SLOWEST = 50.0

@@ -10,9 +10,44 @@ alone: it was planned to come so close.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
+from typing import overload
 
-from legroom.model.progress import MemorySample
+from legroom.growth.kept_rows import KeptRows, whole
+from legroom.model.outcome import PHASES, MemorySample, TrainingPhase
+
+MOST_SAMPLES = 2_000  # a chart has fewer points, and the supervisor of a training of weeks stays small
+_PHASES: Sequence[TrainingPhase] = PHASES  # type: ignore[assignment]
+
+
+class MemorySamples(Sequence[MemorySample]):
+    """The samples of one training, every extreme among them."""
+
+    def __init__(self) -> None:
+        self._rows = KeptRows(6, MOST_SAMPLES)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, place: int) -> MemorySample: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[MemorySample]: ...
+    def __getitem__(self, place: int | slice) -> MemorySample | list[MemorySample]:
+        if isinstance(place, slice):
+            return [self[each] for each in range(len(self))[place]]
+        seconds, host, gpu, phase, left, pressure = self._rows[place]
+        waits = None if pressure != pressure else pressure
+        return MemorySample(seconds, int(host), whole(gpu), _PHASES[int(phase)], whole(left), waits)
+
+    def add(self, sample: MemorySample) -> None:
+        """Take one more."""
+        phase = _PHASES.index(sample.phase)
+        self._rows.add(
+            (sample.seconds, sample.host_nbytes, sample.gpu_nbytes, phase, sample.left_nbytes, sample.pressure)
+        )
+
 
 STRETCHES = 12  # of the envelope
 STRETCH_S = 5.0  # at first; doubled as the training goes on, so that the line spans its whole recent past

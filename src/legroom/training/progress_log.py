@@ -1,9 +1,13 @@
-"""`progress.csv`: one row per iteration of a training, for spreadsheets and plots.
+"""The log of a training: `progress.csv`, one row per iteration, and TensorBoard's events, under the names of SB3's log.
 
 SB3's own CSV writer begins its file anew, so a resumed training would lose what came before; this one goes on in it.
 Rows beyond the step that is resumed from are dropped: they belong to a future that did not happen, and will be logged
-again. A figure that first comes in a later row gets a column of its own, for which the file is written anew as a whole,
-since a row cannot add to the header above it.
+again. A figure that first comes in a later row gets a column of its own, for which the file is written anew as a whole.
+
+The packages that write TensorBoard's files import torch or TensorFlow when they find one, which in a process that
+trains with jax is some 200 MB. The format is small: records of a length, a checksum, bytes and a checksum. The bytes
+are a protobuf message `Event` (wall_time = 1, step = 2, file_version = 3, summary = 5) with values of a tag and a
+number each.
 """
 
 from __future__ import annotations
@@ -12,14 +16,90 @@ import csv
 import io
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TextIO
 
 from legroom.errors import BadInput
 from legroom.machine.forks import in_forks, to_nowhere
 from legroom.model.files import open_plain, write_whole
-from legroom.model.progress import Progress
+from legroom.model.outcome import Progress
+
+_POLYNOMIAL = 0x82F63B78  # CRC-32C, bits reversed
+_LARGEST_FLOAT = 3.4028234e38
+_VARINT, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5  # protobuf's kinds of fields
+
+
+class Board:
+    """One event file in a folder; TensorBoard joins those of all sessions.
+
+    Raises:
+        OSError: it cannot be written; so does `write`.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
+        self._file = (folder / name).open("ab")
+        in_forks(self._file, lambda file: to_nowhere(file.fileno()))
+        self._record(_field(1, _DOUBLE, time.time()) + _field(3, _BYTES, b"brain.Event:2"))
+
+    def write(self, step: int, figures: Mapping[str, float]) -> None:
+        """Write the figures of one step; they have left this process when this returns."""
+        values = b"".join(
+            _field(1, _BYTES, _field(1, _BYTES, name.encode()) + _field(2, _FLOAT, value))
+            for name, value in figures.items()
+        )
+        self._record(_field(1, _DOUBLE, time.time()) + _field(2, _VARINT, step) + _field(5, _BYTES, values))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _record(self, message: bytes) -> None:
+        length = struct.pack("<Q", len(message))
+        self._file.write(length + _masked_crc(length) + message + _masked_crc(message))
+        self._file.flush()
+
+
+def _field(number: int, kind: int, value: float | bytes) -> bytes:
+    head = _varint(number << 3 | kind)
+    if isinstance(value, bytes):
+        return head + _varint(len(value)) + value
+    if kind == _VARINT:
+        return head + _varint(int(value))
+    if kind == _FLOAT and abs(value) > _LARGEST_FLOAT:
+        value = math.copysign(math.inf, value)
+    return head + struct.pack("<d" if kind == _DOUBLE else "<f", value)
+
+
+def _varint(number: int) -> bytes:
+    parts = []
+    while number > 127:
+        parts.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*parts, number])
+
+
+def _crc_of(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (_POLYNOMIAL if byte & 1 else 0)
+    return byte
+
+
+_TABLE = tuple(map(_crc_of, range(256)))
+
+
+def _masked_crc(data: bytes) -> bytes:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
 
 STEP = "time/total_timesteps"  # the column of the steps, as SB3 calls it; always the first
 Row = dict[str, str]
@@ -136,3 +216,41 @@ def _read(path: Path) -> tuple[list[str], list[Row]]:
         )
     rows = [dict(zip(columns, row, strict=True)) for row in cells if len(row) == len(columns)]
     return columns, [row for row in rows if row[STEP].isascii() and row[STEP].isdigit()]
+
+
+class TrainingLog:
+    """Rows of figures by step, in both files.
+
+    A log that cannot be written, on a full disk as a rule, is said once and is no reason to stop.
+
+    Args:
+        resumed_from: rows beyond this step are dropped: they will be logged again.
+    """
+
+    def __init__(self, out: Path, *, resumed_from: int, say: Callable[[str], None]) -> None:
+        self._out, self._resumed_from = out, resumed_from
+        self._rows: ProgressLog | None = None  # files are made with the first row: a library may have a log of its own
+        self._board: Board | None = None
+        self._say, self._failing = say, False
+
+    def write(self, step: int, figures: Mapping[str, Any], *, shown: Mapping[str, float] | None = None) -> None:
+        """Write a row; `shown` are the figures of it that TensorBoard gets, where it does not get all."""
+        if shown is None:
+            shown = {name: value for name, value in figures.items() if value is not None}
+        try:
+            self._rows = self._rows or ProgressLog(self._out / "progress.csv", resumed_from=self._resumed_from)
+            self._rows.append({STEP: step, **figures})
+            self._board = self._board or Board(self._out / "tensorboard")
+            self._board.write(step, shown)
+            self._failing = False
+        except (OSError, BadInput) as error:
+            if not self._failing:
+                reason = getattr(error, "strerror", None) or error
+                self._say(f"warning: the log cannot be written: {reason}; training continues")
+            self._failing = True
+
+    def close(self) -> None:
+        for file in (self._rows, self._board):
+            if file is not None:
+                with suppress(OSError):
+                    file.close()

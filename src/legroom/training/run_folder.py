@@ -12,7 +12,7 @@ The protocol, which every change of the folder follows:
 
 1. Only the holder of `.lock` and its child write. A start first clears what dead processes left (`clear_left_over`) and
    sets damaged files aside (`mend`).
-2. A document (run, prediction, outcome) carries its checksum (`model.sealed`). It is written to a temporary file,
+2. A document (run, prediction, outcome) carries its checksum (`model.files`). It is written to a temporary file,
    synced, renamed, and the folder is synced. A crash leaves the old document or the new one.
 3. run.json is written first: a folder without it holds no training, and a resume begins one. A crash before
    prediction.json leaves a folder whose prediction the next start makes anew.
@@ -44,11 +44,20 @@ from legroom.errors import BadInput
 from legroom.machine.forks import in_forks, to_nowhere
 from legroom.machine.live_log import LIVE
 from legroom.machine.temporary_folder import clear_left_folders
-from legroom.model.files import PREFIX, clear_left_over, make_directory, read_document, write_whole
+from legroom.model.files import (
+    PREFIX,
+    Damaged,
+    Newer,
+    clear_left_over,
+    make_directory,
+    read_document,
+    seal,
+    unseal,
+    write_whole,
+)
 from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak, Phase
 from legroom.model.outcome import Outcome
 from legroom.model.run import Run, kept_run
-from legroom.model.sealed import Damaged, Newer, seal, unseal
 from legroom.training.durable import set_aside
 from legroom.training.progress_log import read_progress
 

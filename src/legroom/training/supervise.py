@@ -29,15 +29,13 @@ from legroom.machine.child_process import end_group
 from legroom.machine.gpu_meter import GpuMeter
 from legroom.machine.tree import tree_memory
 from legroom.model.files import new_temporary
-from legroom.model.progress import MemorySample, Moment, Progress, TrainingPhase
-from legroom.model.task import TrainTask
-from legroom.training.env_calls import EnvCalls, new_file
-from legroom.training.events import EventLines
+from legroom.model.learner import TrainTask
+from legroom.model.outcome import MemorySample, Moment, Progress, TrainingPhase
+from legroom.training.background import STOP_WITHIN_S
+from legroom.training.events import EnvCalls, EventLines, new_file
 from legroom.training.hanging import Hang, HangWatch
-from legroom.training.lookout import Lookout
-from legroom.training.memory_samples import MemorySamples
+from legroom.training.lookout import Lookout, MemorySamples
 from legroom.training.run_folder import LOG
-from legroom.training.stop_signals import STOP_WITHIN_S
 
 SAMPLE_EVERY_S = 0.2
 SURROUNDINGS_EVERY_S = 1.0  # the container, its pressure, the card
@@ -170,7 +168,7 @@ def _temporary_in(folder: Path) -> Iterator[Path]:
 
 def child_environment(task: TrainTask) -> dict[str, str]:
     """Return the environment of the child: what the backend sets, and what the user has set over that."""
-    return {**backend_of(task.run).child_environment(task), **os.environ}
+    return {**backend_of(task.run).trainer.child_environment(task), **os.environ}
 
 
 def _follow(

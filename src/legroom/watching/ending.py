@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import PurePath
 
-from legroom.model.explanation import Explanation
-from legroom.model.trace import MemoryLimit
+from legroom.model.trace import Explanation, MemoryLimit
 from legroom.units import format_size, typed_size
 from legroom.watching.command_child import Ended
 

@@ -16,8 +16,7 @@ from dataclasses import replace
 from legroom.growth.leak_verdict import Floor, Verdict
 from legroom.growth.leak_verdict import judge as judge_series
 from legroom.growth.trend import LEAST_POINTS, SETTLED, Fit, believable, envelopes, evenly, middle
-from legroom.model.profile import LeakVerdict
-from legroom.model.trace import Forecast, GrowthPhase, MemoryLimit, Sample
+from legroom.model.trace import Forecast, GrowthPhase, LeakVerdict, MemoryLimit, Sample
 from legroom.units import MIB, format_size
 
 JUDGED_FROM_S = 2.0  # before that, an interpreter has hardly started

@@ -14,8 +14,7 @@ from pathlib import Path
 from legroom.errors import BadInput
 from legroom.machine.cgroup import oom_kills, read_cgroup
 from legroom.machine.gpu_meter import GpuMeter
-from legroom.model.explanation import Explanation
-from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Trace, Watched
+from legroom.model.trace import ROLES, Explanation, Forecast, MemoryLimit, Role, Sample, Trace, Watched
 from legroom.watching import command_child
 from legroom.watching.allowance import Allowance
 from legroom.watching.ending import Circumstances, explain_end

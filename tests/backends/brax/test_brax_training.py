@@ -18,8 +18,8 @@ from legroom.backends.brax.envs import make_training_env
 from legroom.backends.brax.episodes import FINISHED, Episodes, counting_episodes
 from legroom.backends.brax.preparing import begin_envs
 from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED
+from legroom.model.learner import TrainTask
 from legroom.model.run import Run
-from legroom.model.task import TrainTask
 from legroom.training.arrays import parameters_sha256
 from legroom.training.checkpoint import Checkpoints
 from legroom.training.child import TrainingLoop

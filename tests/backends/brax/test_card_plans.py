@@ -16,8 +16,7 @@ from legroom.backends.brax.scaling import known_for
 from legroom.device.xla_target import plugin_missing, target_text
 from legroom.errors import BadInput
 from legroom.fitting.changes import with_settings
-from legroom.fitting.predictor import Predictor
-from legroom.fitting.priced import predict_all
+from legroom.fitting.predictor import Predictor, predict_all
 from legroom.fitting.tiers import tier
 from legroom.machine.gpu_table import GPUS, find_gpu
 from legroom.model.footprint import Footprint, Item

@@ -14,7 +14,7 @@ from tests.cli import in_process
 
 from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_MISSING_EXTRA
 from legroom.installing import install_command
-from legroom.model.task import TrainTask
+from legroom.model.learner import TrainTask
 from legroom.reading import read
 from legroom.training.arrays import read_safetensors
 from legroom.training.request import Training

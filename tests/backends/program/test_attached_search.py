@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from legroom.backends.program.attached_search import find_savings, price_of
-from legroom.model.attachment import AttachedNote
 from legroom.model.footprint import Footprint, Item, Place
-from legroom.model.program_plan import Attached, ProgramPlan, Savings
+from legroom.model.program_plan import Attached, AttachedNote, ProgramPlan, Savings
 from legroom.model.rehearsal import HostSeen, ProgramPrediction, Rehearsal
 from legroom.model.verdict import Budget, fits
 from legroom.rendering.attached_text import attached_plan_document

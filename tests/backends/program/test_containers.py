@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from legroom.backends.program.containers import Containers
-from legroom.backends.program.host_watch import Mapping, _once
+from legroom.backends.program.host_watch import HostWatch, Mapping, _once
+from legroom.model.trace import Sample
 
 MIB = 1 << 20
 
@@ -72,3 +77,17 @@ def test_a_buffer_that_forked_children_see_counts_once() -> None:
     parent, child = Mapping(1, 4096, 4096 + 64 * MIB, 30 * MIB), Mapping(2, 4096, 4096 + 64 * MIB, 0)
     other = Mapping(2, 1 << 40, (1 << 40) + 64 * MIB, 0)
     assert _once([child, parent, other]) == [parent, other]
+
+
+def test_a_buffer_that_fills_faster_and_faster_is_no_other_growth(tmp_path: Path) -> None:
+    """Steps of slow simulators are repeated after a while: a replay of 1 GB was told as growth without an end."""
+    me = SimpleNamespace(pid=os.getpid(), launcher=SimpleNamespace(pid=os.getpid()))
+    watch = HostWatch(me, tmp_path)  # type: ignore[arg-type]
+    watch._steady_from = 0.0
+    for seconds in range(1, 41):
+        count = 50 * seconds**2
+        look(watch.containers, seconds, count, before=50 * (seconds - 1) ** 2, most=1_000_000)
+        watch.samples.append(Sample(float(seconds), 10**9 + 10_000 * count, None, {}))
+    assert watch._growth() == 0
+    watch.samples = [replace(one, host=one.host + int(2e6 * one.t)) for one in watch.samples]
+    assert 1.9e6 < watch._growth() < 2.1e6

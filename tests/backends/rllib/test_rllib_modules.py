@@ -23,8 +23,8 @@ from legroom.backends.rllib.training import RllibLearner, Stalled, failure_cause
 from legroom.backends.rllib.translation import rllib_plan
 from legroom.errors import BadInput
 from legroom.fitting.changes import with_settings
+from legroom.model.learner import TrainTask
 from legroom.model.run import Run
-from legroom.model.task import TrainTask
 
 BOX = spaces.Box(-1, 1, (5,), np.float32)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from legroom.backends.sb3.trace import trace_run
-from legroom.fitting.priced import priced
+from legroom.fitting.predictor import priced
 from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES
 from legroom.model.machine import Machine
 from legroom.model.run import Run

@@ -17,7 +17,7 @@ from legroom.backends.sb3.bill.lean import (
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.backends.sb3.bill.network import network_items
 from legroom.backends.sb3.stored import may_store_leanly, stores_leanly
-from legroom.model.evidence import Evidence, Growth, LeanProbe
+from legroom.model.evidence import ColumnGrowth, Evidence, LeanProbe
 from legroom.model.footprint import Known, Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Run
@@ -25,7 +25,7 @@ from legroom.storing import budget, column, ring
 
 PIXELS = {"type": "box", "shape": [84, 84, 1], "dtype": "uint8"}
 NBYTES = 84 * 84
-GROWTH = Growth(
+GROWTH = ColumnGrowth(
     item_nbytes=NBYTES, n_stack=1, first=1000, another=100, another_error=0, current=50, step=10, step_error=0,
     reset=500, reset_error=0,
 )  # fmt: skip

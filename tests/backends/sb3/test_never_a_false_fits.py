@@ -14,8 +14,7 @@ import pytest
 
 from legroom.backends.sb3.bill import scratch, tracing
 from legroom.errors import MissingExtra, Unknown
-from legroom.fitting.predictor import Predictor
-from legroom.fitting.priced import priced
+from legroom.fitting.predictor import Predictor, priced
 from legroom.fitting.search import fit
 from legroom.model.machine import Machine
 from legroom.model.run import Run

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from legroom.errors import EXIT_GOOD, EXIT_TRAINING_FAILED
+from legroom.model.learner import TrainTask
 from legroom.model.run import Run
-from legroom.model.task import TrainTask
 from legroom.training import child
 from legroom.training.checkpoint import Checkpoints
 

@@ -20,8 +20,8 @@ from legroom.backends.sb3.making import make_model
 from legroom.backends.sb3.state import capture, continue_learning, policy_arrays
 from legroom.cli.main import main
 from legroom.errors import BadInput
+from legroom.model.files import seal
 from legroom.model.run import Run
-from legroom.model.sealed import seal
 from legroom.training.checkpoint import Checkpoints, parameters_sha256
 
 OFF = {"buffer_size": 200, "learning_starts": 20, "batch_size": 8}

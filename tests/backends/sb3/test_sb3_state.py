@@ -18,9 +18,9 @@ from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnvWrapper, VecNormalize
 
-from legroom.backends.sb3 import replay_state as sb3_replay_state
+from legroom.backends.sb3 import segments
 from legroom.backends.sb3.state import capture, continue_learning, policy_arrays, restore
-from legroom.backends.sb3.state_spaces import describe_space, make_space
+from legroom.backends.sb3.state_envs import describe_space, make_space
 from legroom.backends.sb3.state_torch import to_array, to_tensor
 from legroom.errors import BadInput
 from legroom.sharing.statistics import EpisodeStatistics
@@ -74,7 +74,7 @@ def digest(model: Any) -> str:
 
 def go_on(name: str, folder: Path) -> list[str]:
     make, total, cut = CASES[name]
-    sb3_replay_state.WORTH_LINKING = 0
+    segments.WORTH_LINKING = 0
     ends = []
     for times in range(2 if name.startswith("dqn") else 1):
         model, checkpoints = make(), Checkpoints(folder)
@@ -90,7 +90,7 @@ def go_on(name: str, folder: Path) -> list[str]:
 
 def test_an_interrupted_run_ends_with_the_same_parameters(tmp_path: Path, monkeypatch) -> None:
     """All algorithms and wrappers at once, so that the fresh process starts once: importing takes longer than all."""
-    monkeypatch.setattr(sb3_replay_state, "WORTH_LINKING", 0)
+    monkeypatch.setattr(segments, "WORTH_LINKING", 0)
     torch.set_num_threads(1)
     ends = {}
     for name, (make, total, cut) in CASES.items():

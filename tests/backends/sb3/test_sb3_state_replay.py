@@ -12,7 +12,7 @@ from gymnasium import spaces
 from stable_baselines3 import HerReplayBuffer
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 
-from legroom.backends.sb3 import replay_state as sb3_replay_state
+from legroom.backends.sb3 import segments
 from legroom.backends.sb3.lean_replay import LeanReplayBuffer
 from legroom.backends.sb3.replay_state import capture_replay, prepare_replay
 from legroom.errors import BadInput
@@ -108,7 +108,7 @@ def read(kind: str, checkpoints: Checkpoints) -> Any:
 @pytest.mark.parametrize("worth_linking", [0, 1 << 20])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_read_back_is_sampled_as_before(tmp_path: Path, kind: str, worth_linking: int, monkeypatch) -> None:
-    monkeypatch.setattr(sb3_replay_state, "WORTH_LINKING", worth_linking)
+    monkeypatch.setattr(segments, "WORTH_LINKING", worth_linking)
     filler, checkpoints = Filler(kind), Checkpoints(tmp_path)
     # empty, part of the ring, nothing new, up to its end, round it, much of it, exactly all of it, more than that
     for rows in (0, 7, 0, 13, 9, 17, SIZE, SIZE + 5, 3):
@@ -125,7 +125,7 @@ def test_what_is_read_back_is_sampled_as_before(tmp_path: Path, kind: str, worth
 
 
 def test_a_checkpoint_writes_the_new_rows_and_links_the_others(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(sb3_replay_state, "WORTH_LINKING", 0)
+    monkeypatch.setattr(segments, "WORTH_LINKING", 0)
     filler, checkpoints = Filler("plain"), Checkpoints(tmp_path, keep=2)
     first = filler.add(6).write(checkpoints)
     second = filler.add(5).write(checkpoints)
@@ -192,7 +192,7 @@ def test_a_damaged_segment_is_found(tmp_path: Path) -> None:
 
 
 def test_a_buffer_that_was_cleared_or_is_another_one_is_written_anew(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(sb3_replay_state, "WORTH_LINKING", 0)
+    monkeypatch.setattr(segments, "WORTH_LINKING", 0)
     for kind in ("plain", "lean"):
         filler, checkpoints = Filler(kind), Checkpoints(tmp_path / kind)
         filler.add(12).write(checkpoints)

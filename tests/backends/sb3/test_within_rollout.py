@@ -9,11 +9,11 @@ import pytest
 import torch
 from test_retreat_knobs import BITS, TURNED
 
-from legroom.backends.sb3 import replay_state
+from legroom.backends.sb3 import segments
 from legroom.backends.sb3.training import Sb3Learner
 from legroom.fitting.changes import with_settings
+from legroom.model.learner import TrainTask
 from legroom.model.run import Run
-from legroom.model.task import TrainTask
 from legroom.training.checkpoint import Checkpoints, checkpoint_paths
 
 PPO = {"algo": "PPO", "hyperparams": {"n_steps": 16, "batch_size": 8, "n_epochs": 2}}
@@ -120,7 +120,7 @@ def trained(run: Run, out: Path, cuts: set[int], after: Run | None = None) -> tu
 @pytest.fixture(autouse=True)
 def small_segments(monkeypatch):
     torch.set_num_threads(1)
-    monkeypatch.setattr(replay_state, "WORTH_LINKING", 0)
+    monkeypatch.setattr(segments, "WORTH_LINKING", 0)
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -164,7 +164,7 @@ def test_a_knob_turned_within_a_rollout_or_an_update(name, key, tmp_path):
 
 def test_of_a_rollout_only_what_is_new_is_written(tmp_path, monkeypatch):
     """If this fails, a rollout of gigabytes is written to the disk again every minute."""
-    monkeypatch.setattr(replay_state, "WORTH_LINKING", 1)
+    monkeypatch.setattr(segments, "WORTH_LINKING", 1)
     written: list[list[str]] = []
     write = Checkpoints.write
 

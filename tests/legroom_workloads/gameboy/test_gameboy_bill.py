@@ -52,7 +52,7 @@ def bill(target, device="cpu", **options):
     """Return the prediction of a run by arithmetic alone, as `legroom predict --mode arithmetic` makes it."""
     ((run, evidence),) = gather_all([read(str(target), **options)], MACHINE, mode="arithmetic", device=device)
     footprint = add_up(run, evidence)
-    free = add_up(backend_of(run).with_free_savings(run, evidence), evidence)
+    free = add_up(backend_of(run).fitter.with_free_savings(run, evidence), evidence)
     return Prediction(run, footprint, free, BUDGET, fits(footprint, BUDGET))
 
 

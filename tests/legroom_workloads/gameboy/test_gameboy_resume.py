@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from legroom.model.task import TrainTask
+from legroom.model.learner import TrainTask
 from legroom.reading import read
 
 SMALL = {

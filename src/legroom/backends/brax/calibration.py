@@ -25,8 +25,8 @@ from legroom.backends.brax.plans import BY_NAME, Asked, Plan, Sizes
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.gpu_table import KnownGpu
 from legroom.machine.versions import read_versions
-from legroom.model.data import Data
 from legroom.model.run import Run
+from legroom.model.spaces import Data
 
 LIBRARIES = ("jax", "jaxlib", "brax", "flax", "optax", "mujoco", "mujoco-mjx", "playground")
 VERSION = 4  # of the files' form and of how they are made

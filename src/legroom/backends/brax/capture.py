@@ -39,7 +39,7 @@ from legroom.backends.brax.facts import (
 )
 from legroom.backends.brax.leaner import with_remat
 from legroom.errors import BadInput
-from legroom.model.algorithms import NEUTRAL
+from legroom.model.facts import NEUTRAL
 from legroom.model.run import Run
 from legroom.predicting.constraints import broken_rules
 

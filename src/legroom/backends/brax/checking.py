@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from legroom.backends.base import hyper
 from legroom.backends.brax.facts import env_steps_per_training_step, is_ppo
 from legroom.checking.rule_helpers import counts_known
-from legroom.model.counts import Counts
+from legroom.model.facts import Counts
+from legroom.model.rule import SubjectRun
 from legroom.model.run import Run
-from legroom.model.subject import SubjectRun
 
 _DEPENDS_ON = ("batch_size", "unroll_length", "num_minibatches", "num_updates_per_batch")
 

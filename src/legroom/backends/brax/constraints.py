@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.brax.facts import episode_length_of, is_ppo
-from legroom.model.finding import Finding
+from legroom.model.footprint import Finding
 from legroom.model.run import Run
 
 INT32 = 2**31 - 1

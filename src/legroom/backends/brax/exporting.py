@@ -9,8 +9,8 @@ import shutil
 from pathlib import Path
 
 from legroom.errors import BadInput
-from legroom.model.archive import Exported
 from legroom.model.files import whole_file
+from legroom.model.learner import Exported
 from legroom.training.archives import check_export
 from legroom.training.checkpoint import newest_checkpoint
 

@@ -15,13 +15,11 @@ from typing import Literal
 from legroom.backends.base import hyper
 from legroom.backends.brax.constraints import INT32
 from legroom.backends.brax.facts import env_steps_per_training_step, is_ppo
-from legroom.fitting.changes import differences, with_settings
+from legroom.fitting.changes import differences, divisors_below, larger_replay, with_settings
 from legroom.fitting.repairs import breaks_rules
-from legroom.fitting.rungs import divisors_below, larger_replay
 from legroom.fitting.search import needed_in_all
 from legroom.model.footprint import Footprint
-from legroom.model.knob import Growth
-from legroom.model.plan import MostEnvs, Plan, Turn
+from legroom.model.plan import Growth, MostEnvs, Plan, Turn
 from legroom.model.run import Run
 from legroom.model.verdict import fits
 

@@ -27,7 +27,7 @@ from legroom.model.evidence import Evidence
 from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.machine import Gpu, Machine
 from legroom.model.run import Run
-from legroom.predicting.xla_allocator import XLA_SHARE, allocator_items
+from legroom.predicting.gpu import XLA_SHARE, allocator_items
 from legroom.units import MIB, format_size
 
 TRAINING = (Phase.COLLECT, Phase.UPDATE)

@@ -3,7 +3,7 @@
 from legroom.backends.brax import ladders
 from legroom.backends.brax.facts import LAYERS
 from legroom.model.evidence import Evidence
-from legroom.model.knob import Knob
+from legroom.model.plan import Knob
 from legroom.model.run import Run
 
 # fmt: off

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 from legroom.backends.base import hyper
 from legroom.backends.brax.facts import LAYERS, env_steps_per_training_step, eval_envs_of, is_ppo
-from legroom.fitting.changes import with_settings
-from legroom.fitting.rungs import divisors_below, halves, narrower_layers, one_setting, smaller_rings
+from legroom.fitting.changes import divisors_below, halves, narrower_layers, one_setting, smaller_rings, with_settings
 from legroom.model.evidence import Evidence
 from legroom.model.run import EvalSpec, Run
 

@@ -28,8 +28,8 @@ from types import MappingProxyType
 from legroom.backends.base import hyper
 from legroom.backends.brax.facts import is_ppo
 from legroom.machine.gpu_table import GPUS, KnownGpu
-from legroom.model.data import Data
 from legroom.model.run import EvalSpec, Run
+from legroom.model.spaces import Data
 from legroom.units import MIB
 
 Terms = Mapping[str, float]

@@ -18,8 +18,7 @@ from typing import Any
 from legroom.backends.base import find_algorithm
 from legroom.backends.brax.vocabulary import BRAX_ALGORITHMS, NETWORKS, TRAIN, VOCABULARY
 from legroom.errors import BadInput
-from legroom.model.draft import Draft, get, only_entry
-from legroom.model.file_kind import FileKind
+from legroom.model.draft import Draft, FileKind, get, only_entry
 from legroom.reading.reading_notes import listed, note
 from legroom.reading.yamls import Key, Lines
 

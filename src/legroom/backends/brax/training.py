@@ -17,8 +17,18 @@ from legroom.backends.brax.preparing import Prepared, begin_envs, make_ready, us
 from legroom.backends.brax.schedule import evaluation_key, next_keys, schedule_of
 from legroom.backends.brax.state import RESETS, Carry, capture, parameters_sha256, restore, without_weak_types
 from legroom.errors import LegroomError
-from legroom.model.learner import Evaluation, FailureCause, Figures, Learned, Learner, Loop, SavedState, State, Status
-from legroom.model.task import TrainTask
+from legroom.model.learner import (
+    Evaluation,
+    FailureCause,
+    Figures,
+    Learned,
+    Learner,
+    Loop,
+    SavedState,
+    State,
+    Status,
+    TrainTask,
+)
 from legroom.training.background import Abandoned
 from legroom.units import format_size
 

@@ -4,10 +4,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from legroom.backends.brax.facts import LAYERS
-from legroom.model.algorithms import Algorithm, defaults
-from legroom.model.draft import Key
+from legroom.model.draft import Key, Vocabulary
+from legroom.model.facts import Algorithm, defaults
 from legroom.model.spaces import KnownSpaces
-from legroom.model.vocabulary import Vocabulary
 
 NETWORKS: Mapping[str, Key] = {
     "policy_hidden_layer_sizes": ("policy", "kwargs", "policy_hidden_layer_sizes"),

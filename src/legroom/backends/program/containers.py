@@ -80,6 +80,10 @@ class Containers:
         bounded = self._bounded()
         return sum(_count_at(one.looks, seconds) * _element(one, alone and len(bounded) == 1)[0] for one in bounded)
 
+    def held_at(self, seconds: float) -> float:
+        """Return the bytes that all of them held at a moment, by what they say of an element."""
+        return sum(_count_at(one.looks, seconds) * one.each for one in self._growing.values())
+
     @property
     def per_s(self) -> float:
         """Bytes per second of all of them."""

@@ -309,12 +309,13 @@ class HostWatch:
         def own(sample: Sample) -> int:  # workers of a loader come and go with the epochs, and have a forecast
             return sample.host - (sample.by_role.get("workers", 0) if self.loaders.seen else 0)
 
-        lowest = [min(part, key=own) for part in (last[: len(last) // 2], last[len(last) // 2 :])]
-        seconds = lowest[1].t - lowest[0].t
-        arrays = sum(seen.rates(self._steady_from or 0.0)[0] for seen in self._filling())
-        filled = seconds * (arrays + self.containers.per_s)
-        grown = own(lowest[1]) - own(lowest[0]) - filled
-        return grown / seconds if 2 * grown >= LEAST_GROWTH else 0.0
+        def beyond(sample: Sample) -> float:  # at that moment: steps may become quicker, and buffers fill faster then
+            arrays = sum(seen.resident_at(sample.t) for seen in self._filling())
+            return own(sample) - arrays - self.containers.held_at(sample.t)
+
+        first, second = (min(part, key=own) for part in (last[: len(last) // 2], last[len(last) // 2 :]))
+        grown = beyond(second) - beyond(first)
+        return grown / (second.t - first.t) if 2 * grown >= LEAST_GROWTH else 0.0
 
 
 def _heap_growth(rows: list[tuple[int, int, int]]) -> tuple[float, float]:

@@ -24,7 +24,7 @@ from legroom.machine.cache import read_json
 from legroom.machine.gpu_table import KnownGpu, find_gpu
 from legroom.model.machine import Gpu
 from legroom.model.rehearsal import Beside, CardSeen, Doubt, OutOfMemory, Rehearsal, SourceLine
-from legroom.predicting.xla_allocator import XLA_SHARE
+from legroom.predicting.gpu import XLA_SHARE
 from legroom.units import format_size
 
 Messages = Mapping[str, Sequence[dict[str, Any]]]

@@ -18,12 +18,10 @@ from legroom.backends.program.leaks import LEAST_SURVIVORS
 from legroom.backends.program.making_it_fit import ways_to_fit
 from legroom.backends.program.same_runs import divided
 from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, round_size, segment_size
-from legroom.model.finding import Finding
-from legroom.model.footprint import ALWAYS, AllocatorPeaks, Footprint, Item, Known, Phase, Place
+from legroom.model.footprint import ALWAYS, AllocatorPeaks, Finding, Footprint, Item, Known, Phase, Place
 from legroom.model.rehearsal import BatchesSeen, CardSeen, Endless, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
 from legroom.model.verdict import Budget, fits, host_fits
-from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR
-from legroom.predicting.xla_allocator import XLA_SHARE, allocator_items
+from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR, XLA_SHARE, allocator_items
 from legroom.units import MIB, format_size, format_span
 
 # A CUDA build of torch in place of a CPU build: `base_figures` of the SB3 room has the measurement (2026-11).

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from legroom.errors import LegroomError
 from legroom.hollow.setting_constants import VARIABLE
-from legroom.model.param import Constant, Number
+from legroom.model.program_plan import Constant, Number
 from legroom.reading.constants import CONFIG_CLASSES, MAIN_FUNCTIONS, NAMES, SIZE_WORDS
 from legroom.reading.interpreter.script import read_script
 from legroom.reading.source import module_file

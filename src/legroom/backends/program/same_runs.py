@@ -30,7 +30,9 @@ def same_runs(calls: Iterable[dict[str, Any]], learned: Iterable[dict[str, Any]]
         place = str(call.get("file") or ""), int(call.get("line") or 0)
         learning = trained.get(call.get("id")) or {}
         record = {**call, "total_timesteps": learning.get("total_timesteps")}
-        run = next((run for backend in backends() if (run := backend.run_of_record(record)) is not None), None)
+        run = next(
+            (run for backend in backends() if (run := backend.reader.run_of_object(record, None)) is not None), None
+        )
         if run is not None:
             items = tuple(_stored(run))
             found[place] = SameRun(run, items, *place, tuple(learning.get("buffer_files") or ()))
@@ -44,7 +46,7 @@ def _stored(run: Any) -> Iterator[Item]:
         footprint = add_up(known, evidence)
     except BadInput:
         return
-    kind = f"{backend_of(run).storage(run).kind}."
+    kind = f"{backend_of(run).predictor.storage(run).kind}."
     for item in footprint.items:
         if item.name.startswith(kind) and item.phases != (Phase.START,):
             yield item
@@ -59,7 +61,9 @@ def divided(
     whole = sum(item.total for item in same.items)
     theirs = [one for one in filling if one.file in same.buffer_files]
     rest = tuple(one for one in filling if one not in theirs)
-    if backend_of(same.run).storage(same.run).kind == "rollout":  # was full before the first update: in the process
+    if (
+        backend_of(same.run).predictor.storage(same.run).kind == "rollout"
+    ):  # was full before the first update: in the process
         left = min(own, own - whole + sum(one.nbytes for one in theirs))  # which are not in the process's own memory
         return (left, rest, same.items) if left >= 0 else (own, tuple(filling), ())
     asked = sum(one.nbytes for one in theirs)

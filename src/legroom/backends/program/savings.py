@@ -22,7 +22,7 @@ from legroom.backends.program.launching import GUEST, check_command
 from legroom.errors import BadInput, LegroomError
 from legroom.hollow.attaching import VARIABLE
 from legroom.machine import probe
-from legroom.model.attachment import AttachedNote, Attachment, PredictedNote, StoredNote
+from legroom.model.program_plan import AttachedNote, Attachment, PredictedNote, StoredNote
 from legroom.model.rehearsal import SameRun
 
 EXAMPLE = "legroom train -- python train.py"

@@ -2,63 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from legroom.backends.base import Backend, algorithm_of
+from legroom.backends import base
+from legroom.backends.base import algorithm_of, lazily
 from legroom.backends.rllib.ray_base import RayFigures, ray_figures
-from legroom.backends.sb3 import constraints, stored
+from legroom.backends.sb3 import constraints as rules
+from legroom.backends.sb3 import stored
 from legroom.backends.sb3.backend import BACKEND as SB3
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
 from legroom.errors import BadInput
 from legroom.extras import needs
-from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode
-from legroom.model.footprint import Footprint
+from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, Values
 from legroom.model.machine import Machine
 from legroom.model.run import Run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from legroom.model.archive import Exported
-    from legroom.model.draft import Draft
-    from legroom.model.learner import FailureCause, Learner, Loop
+    from legroom.model.learner import Exported
     from legroom.model.rule import Rule
-    from legroom.model.task import TrainTask
-    from legroom.model.vocabulary import Vocabulary
+
+ROOM = "legroom.backends.rllib"
 
 
-class RllibBackend(Backend):
-    name = "rllib"
-    title = "RLlib"
-    extra = "ray"
-    packages = ("ray", "stable_baselines3", "safetensors")
-    libraries = ("ray", *SB3.libraries)
-    spreads = True
-    algorithms = SB3_ALGORITHMS
-    script_packages = ("ray",)
-    classes_from = SB3.classes_from
+class RllibReader(base.BackendReader):
+    vocabulary = lazily(f"{ROOM}.vocabulary:VOCABULARY")
+    script_drafts = lazily(f"{ROOM}.script_calls:drafts")
 
-    # ---- reading
 
-    @property
-    def vocabulary(self) -> Vocabulary:
-        from legroom.backends.rllib.vocabulary import VOCABULARY
-
-        return VOCABULARY
-
-    def script_drafts(self, text: str, path: str) -> list[Draft]:
-        from legroom.backends.rllib.script_calls import drafts
-
-        return drafts(text, path)
-
-    # ---- facts
-
-    stored_observation = SB3.stored_observation
-    constraints = SB3.constraints
-
-    def hyperparameters(self, run: Run) -> Collection[str]:
-        return frozenset(run.hyperparams)  # SB3's words and RLlib's; the translation refuses others
+class RllibPredictor(base.BackendPredictor):
+    checks_hyperparams = False  # SB3's words and RLlib's; the translation refuses others
+    storage = SB3.predictor.storage
+    constraints = staticmethod(rules.constraints)
+    footprint = lazily(f"{ROOM}.items:on_one_machine")
 
     def unread_memory(self, run: Run) -> Mapping[str, tuple[str, str]]:
         algorithm = algorithm_of(run).name
@@ -66,10 +44,8 @@ class RllibBackend(Backend):
             key: (f"memory.{key} has no effect with {algorithm} on rllib, which has no such buffer", "")
             for key in ("rollout", "replay")
         }
-        pieces = (f"memory.micro_batch has no effect with {algorithm}", constraints.ONLY_IN_PIECES)
-        return buffers | {"micro_batch": pieces} | constraints.unread_by_torch(run)
-
-    # ---- predicting
+        pieces = (f"memory.micro_batch has no effect with {algorithm}", rules.ONLY_IN_PIECES)
+        return buffers | {"micro_batch": pieces} | rules.unread_by_torch(run)
 
     def env_task(self, run: Run) -> EnvTask:
         return EnvTask(loaded=stored.LOADED)
@@ -77,51 +53,43 @@ class RllibBackend(Backend):
     def base_figures(self, run: Run, device: DeviceName, *, measure: bool) -> RayFigures:
         return ray_figures(measure=measure, device=device)
 
-    def look(self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode) -> list[Look]:
+    def look(
+        self,
+        runs: Sequence[Run],
+        devices: Sequence[DeviceName],
+        machine: Machine,
+        mode: Mode,
+        values: Values = "refuse",
+        progress: Callable[[str], None] = lambda text: None,
+    ) -> list[Look]:
         from legroom.backends.rllib.items import shadow_of
 
-        return SB3.look([shadow_of(run) for run in runs], devices, machine, mode)
+        return SB3.predictor.look([shadow_of(run) for run in runs], devices, machine, mode)
 
-    def footprint(self, run: Run, evidence: Evidence) -> Footprint:
-        from legroom.backends.rllib.items import on_one_machine
 
-        return on_one_machine(run, evidence)
-
-    # ---- checking
+class RllibChecker(base.BackendChecker):
+    advice_for_full_gpu = "a smaller batch_size or network"
+    follows = lazily(f"{ROOM}.script_calls:follows")
 
     @property
-    def script_rules(self) -> tuple[Rule, ...]:
+    def script_rules(self) -> tuple[Rule, ...]:  # type: ignore[override]
         from legroom.backends.rllib import script_rules
         from legroom.checking.rule_helpers import rules_in
 
         return rules_in(script_rules)
 
-    def follows(self, script: Any) -> bool | None:
-        from legroom.backends.rllib.script_calls import follows
 
-        return follows(script)
+class RllibFitter(base.BackendFitter):
+    """The page shows SB3's settings; fitting does not turn RLlib's."""
 
-    label = SB3.label
+    settings = SB3.fitter.settings
 
-    def advice_for_full_gpu(self, run: Run) -> str:
-        return "a smaller batch_size or network"
 
-    # ---- the page: as SB3 has it; fitting does not turn RLlib's settings
-
-    settings = SB3.settings
-
-    # ---- archives
-
-    def export(self, directory: Path, archive: Path, *, force: bool, trust: bool) -> Exported:
-        with needs("sb3", what="an export"):
-            from legroom.backends.rllib.exporting import export_rllib
-
-        return export_rllib(directory, archive, force=force, trust=trust)
-
-    # ---- training
-
-    export_file, export_use = SB3.export_file, SB3.export_use
-    child_environment = SB3.child_environment
+class RllibTrainer(base.BackendTrainer):
+    export_file, export_use = SB3.trainer.export_file, SB3.trainer.export_use
+    child_environment = SB3.trainer.child_environment
+    failure_cause = lazily(f"{ROOM}.training:failure_cause")
+    learner = lazily(f"{ROOM}.training:RllibLearner")
 
     def refuse_training(self, run: Run, *, fit: bool, resume: bool, pictures: bool) -> None:
         from legroom.backends.rllib.translation import rllib_plan
@@ -142,15 +110,27 @@ class RllibBackend(Backend):
         memory = run.memory.model_copy(update={"runner_bytes": runner_request(seen, evidence)})
         return run.replace(memory=memory)
 
-    def learner(self, task: TrainTask, loop: Loop) -> Learner:
-        from legroom.backends.rllib.training import RllibLearner
+    def export(self, directory: Path, archive: Path, *, force: bool, trust: bool) -> Exported:
+        with needs("sb3", what="an export"):
+            from legroom.backends.rllib.exporting import export_rllib
 
-        return RllibLearner(task, loop)
-
-    def failure_cause(self, error: Exception) -> FailureCause:
-        from legroom.backends.rllib.training import failure_cause
-
-        return failure_cause(error)
+        return export_rllib(directory, archive, force=force, trust=trust)
 
 
-BACKEND = RllibBackend()
+BACKEND = base.Backend(
+    name="rllib",
+    title="RLlib",
+    extra="ray",
+    packages=("ray", "stable_baselines3", "safetensors"),
+    libraries=("ray", *SB3.libraries),
+    spreads=True,
+    in_headings=False,
+    algorithms=SB3_ALGORITHMS,
+    script_packages=("ray",),
+    classes_from=SB3.classes_from,
+    reader=RllibReader(),
+    predictor=RllibPredictor(),
+    checker=RllibChecker(),
+    fitter=RllibFitter(),
+    trainer=RllibTrainer(),
+)

@@ -9,7 +9,7 @@ from legroom.backends.rllib.translation import rllib_plan
 from legroom.backends.sb3.archives_zip import build_model, save_archive, trusted_run
 from legroom.backends.sb3.state import saved_spaces
 from legroom.errors import BadInput
-from legroom.model.archive import Exported
+from legroom.model.learner import Exported
 from legroom.training.archives import check_export
 from legroom.training.checkpoint import newest_checkpoint
 

@@ -11,11 +11,11 @@ import numpy as np
 from ray.rllib.core import DEFAULT_MODULE_ID
 
 from legroom.backends.rllib.modules import unmasked_space
-from legroom.backends.sb3.state_spaces import describe_space
+from legroom.backends.sb3.state_envs import describe_space
 from legroom.errors import BadInput
 from legroom.model.learner import SavedState
+from legroom.training.arrays import NotPlain, put_together, take_apart
 from legroom.training.checkpoint import parameters_sha256
-from legroom.training.trees import NotPlain, put_together, take_apart
 
 WHY_NOT_EXACT = "environments on Ray's runners begin new episodes, with new random numbers"
 WHY_NOT_EXACT_REPLAY = f"{WHY_NOT_EXACT}, and the replay buffer is filled again"

@@ -31,9 +31,8 @@ from legroom.device.redoing import is_out_of_memory
 from legroom.environments.env_make import EnvError, build
 from legroom.errors import BadInput, LegroomError
 from legroom.model.files import clear_left_over, new_temporary
-from legroom.model.learner import FailureCause, Figures, Learned, Learner, Loop, SavedState, State, Status
+from legroom.model.learner import FailureCause, Figures, Learned, Learner, Loop, SavedState, State, Status, TrainTask
 from legroom.model.run import Run
-from legroom.model.task import TrainTask
 from legroom.training.run_folder import LOG
 
 BUILT_WITHIN_S = 300.0  # actors of a cluster that others use have to wait for room

@@ -2,7 +2,7 @@
 
 from legroom.backends.rllib.translation import RLLIB_KEYS
 from legroom.backends.sb3.vocabulary import VOCABULARY as SB3
-from legroom.model.vocabulary import Vocabulary
+from legroom.model.draft import Vocabulary
 
 VOCABULARY = Vocabulary(
     names={name: ("hyperparams", name) for name in RLLIB_KEYS},

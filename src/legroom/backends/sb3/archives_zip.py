@@ -22,9 +22,9 @@ from legroom.backends.sb3.making import make_model
 from legroom.backends.sb3.state import restore_learned, saved_spaces
 from legroom.environments.own_code import own_code
 from legroom.errors import BadInput, LegroomError
-from legroom.model.algorithms import Algorithm
-from legroom.model.archive import Exported
+from legroom.model.facts import Algorithm
 from legroom.model.files import whole_file
+from legroom.model.learner import Exported
 from legroom.model.run import MemorySpec, Run
 from legroom.training.archives import RUN, check_export
 from legroom.training.checkpoint import newest_checkpoint

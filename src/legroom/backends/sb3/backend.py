@@ -3,257 +3,126 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from legroom.backends.base import Backend, algorithm_of, hyper
-from legroom.backends.sb3 import constraints, stored
+from legroom.backends import base
+from legroom.backends.base import hyper, lazily
+from legroom.backends.sb3 import constraints as rules
+from legroom.backends.sb3 import stored
 from legroom.backends.sb3.base_figures import BaseFigures, base_figures, figures_for
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
-from legroom.backends.sb3.stored import batch_samples, rollout_samples, stores_leanly
 from legroom.extras import needs
-from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, Values
-from legroom.model.finding import Finding
-from legroom.model.footprint import Footprint
-from legroom.model.knob import Growth, Knob
-from legroom.model.machine import Machine
+from legroom.model.evidence import DeviceName, Evidence
+from legroom.model.facts import Storage
 from legroom.model.plan import Price
 from legroom.model.run import Run
-from legroom.model.spaces import Space
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from legroom.model.archive import Exported
-    from legroom.model.attachment import Attachment
-    from legroom.model.counts import Counts, StoredData
-    from legroom.model.draft import Draft, Key
-    from legroom.model.file_kind import FileKind
-    from legroom.model.footprint import Footprint
-    from legroom.model.learner import FailureCause, Learner, Loop
-    from legroom.model.rule import Rule
-    from legroom.model.subject import SubjectRun
-    from legroom.model.task import TrainTask
-    from legroom.model.vocabulary import Vocabulary
+    from legroom.model.draft import FileKind
+    from legroom.model.learner import Exported, Learner, Loop, TrainTask
 
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
+ROOM = "legroom.backends.sb3"
 
 
-class Sb3Backend(Backend):
-    name = "sb3"
-    title = "SB3"
-    extra = "sb3"
-    packages = ("stable_baselines3", "safetensors")
-    libraries = ("torch", "stable-baselines3", "sb3-contrib", "gymnasium", "cloudpickle")
-    algorithms = SB3_ALGORITHMS
-    script_packages = ("stable_baselines3", "sb3_contrib")
-    classes_from = ("stable_baselines3", "sb3_contrib", "rl_zoo3", "torch")
-    pins_read = ("stable-baselines3",)
-
-    # ---- reading
+class Sb3Reader(base.BackendReader):
+    vocabulary = lazily(f"{ROOM}.vocabulary:VOCABULARY")
+    script_drafts = lazily(f"{ROOM}.script_models:drafts")
+    adopt_words = lazily(f"{ROOM}.vocabulary:adopt_words")
+    translate_hyperparams = lazily(f"{ROOM}.vocabulary:translate_minibatches")
 
     @property
-    def vocabulary(self) -> Vocabulary:
-        from legroom.backends.sb3.vocabulary import VOCABULARY
-
-        return VOCABULARY
-
-    @property
-    def file_kinds(self) -> tuple[FileKind, ...]:
+    def file_kinds(self) -> tuple[FileKind, ...]:  # type: ignore[override]
         from legroom.backends.sb3.sections import FILE_KIND
         from legroom.backends.sb3.zoo import FILE_KINDS
 
         return (*FILE_KINDS, FILE_KIND)
 
-    def script_drafts(self, text: str, path: str) -> list[Draft]:
-        from legroom.backends.sb3.script_models import drafts
+    def run_of_object(self, what: Any, arguments: Mapping[str, Any] | None) -> Run | None:
+        if isinstance(what, Mapping):
+            from legroom.backends.sb3.recorded_calls import run_from_record
 
-        return drafts(text, path)
+            return run_from_record(what)
+        with needs("sb3", what="predicting a live model" if arguments is None else "predicting a constructor's call"):
+            from legroom.backends.sb3.constructor_calls import run_from_call, run_from_model
+        return run_from_model(what) if arguments is None else run_from_call(what, **arguments)
 
-    def adopt_words(self, data: dict[str, Any], own: Collection[Key]) -> list[str]:
-        from legroom.backends.sb3.vocabulary import adopt_words
 
-        return adopt_words(data, own)
+class Sb3Predictor(base.BackendPredictor):
+    constraints = staticmethod(rules.constraints)
+    unread_memory = staticmethod(rules.unread_memory)
+    env_task = staticmethod(stored.env_task)
+    look = lazily(f"{ROOM}.bill.tracing:look")
+    footprint = lazily(f"{ROOM}.bill.parts:sb3_footprint")
 
-    def translate_hyperparams(self, data: dict[str, Any], given: Collection[Key]) -> Mapping[str, str]:
-        from legroom.backends.sb3.vocabulary import translate_minibatches
-
-        return translate_minibatches(data, given)
-
-    def run_of_call(self, what: Any, policy: Any, env: Any, arguments: Mapping[str, Any]) -> Run | None:
-        with needs("sb3", what="predicting a constructor's call"):
-            from legroom.backends.sb3.constructor_calls import run_from_call
-        return run_from_call(what, policy, env, **arguments)
-
-    def run_of_model(self, model: Any) -> Run | None:
-        with needs("sb3", what="predicting a live model"):
-            from legroom.backends.sb3.constructor_calls import run_from_model
-        return run_from_model(model)
-
-    def run_of_record(self, record: Mapping[str, Any]) -> Run | None:
-        from legroom.backends.sb3.recorded_calls import run_from_record
-
-        return run_from_record(record)
-
-    # ---- facts
-
-    def stored_observation(self, run: Run) -> Space:
-        return stored.stored_observation(run)
-
-    def constraints(self, run: Run) -> Iterable[Finding]:
-        return constraints.constraints(run)
-
-    def unread_memory(self, run: Run) -> Mapping[str, tuple[str, str]]:
-        return constraints.unread_memory(run)
-
-    # ---- predicting
-
-    def env_task(self, run: Run) -> EnvTask:
-        return stored.env_task(run)
+    def storage(self, run: Run) -> Storage:
+        kept = super().storage(run)
+        return replace(kept, observation=stored.stored_observation(run)) if run.env.spaces else kept
 
     def base_figures(self, run: Run, device: DeviceName, *, measure: bool) -> BaseFigures:
         workers = {run.env.workers, run.eval.workers if run.eval else "dummy"}
         return base_figures(needed=figures_for(workers, run.env.start_method) if measure else (), device=device)
 
-    def look(self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode) -> list[Look]:
-        from legroom.backends.sb3.bill.tracing import look
 
-        return look(runs, devices, machine, mode)
-
-    def look_answering(
-        self, runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode, values: Values
-    ) -> list[Look]:
-        from legroom.backends.sb3.bill.tracing import look
-
-        return look(runs, devices, machine, mode, values)
-
-    def footprint(self, run: Run, evidence: Evidence) -> Footprint:
-        from legroom.backends.sb3.bill.parts import sb3_footprint
-
-        return sb3_footprint(run, evidence)
-
-    # ---- checking
-
-    @property
-    def run_rules(self) -> tuple[Rule, ...]:
-        from legroom.backends.sb3.rules import RUN_RULES
-
-        return RUN_RULES
-
-    @property
-    def script_rules(self) -> tuple[Rule, ...]:
-        from legroom.backends.sb3.rules import SCRIPT_RULES
-
-        return SCRIPT_RULES
+class Sb3Checker(base.BackendChecker):
+    run_rules = lazily(f"{ROOM}.rules:RUN_RULES")
+    script_rules = lazily(f"{ROOM}.rules:SCRIPT_RULES")
+    counts = lazily(f"{ROOM}.checking:counts")
+    confirmations = lazily(f"{ROOM}.checking:confirmations")
+    stored_data = lazily(f"{ROOM}.checking:stored_data")
 
     def follows(self, script: Any) -> bool | None:
         from legroom.backends.sb3.script_calls import trains
 
         return False if trains(script) else None
 
-    def counts(self, run: Run) -> Counts | None:
-        from legroom.backends.sb3.checking import counts
 
-        return counts(run)
-
-    def confirmations(self, one: SubjectRun) -> Iterable[tuple[str, str]]:
-        from legroom.backends.sb3.checking import confirmations
-
-        return confirmations(one)
-
-    def stored_data(self, run: Run, footprint: Footprint) -> StoredData | None:
-        from legroom.backends.sb3.checking import stored_data
-
-        return stored_data(run, footprint)
-
-    def label(self, run: Run) -> str:
-        return run.algo
-
-    def advice_for_full_gpu(self, run: Run) -> str:
-        if algorithm_of(run).name in stored.MICRO_BATCHED and not run.memory.micro_batch:
-            return "memory: {micro_batch: ...} gives the same gradient in pieces; legroom fit finds the size"
-        return super().advice_for_full_gpu(run)
-
-    # ---- fitting
-
+class Sb3Fitter(base.BackendFitter):
     # SB3 trains on after a warning; a fitted run does what it says. A minibatch over the rollout is the rollout anyway.
     must_hold: Mapping[str, Price] = {
         "minibatch-does-not-divide": "changes-learning", "minibatch-exceeds-rollout": "free",
     }  # fmt: skip
+    attachments = lazily(f"{ROOM}.attachments:ATTACHMENTS")
+    knobs = lazily(f"{ROOM}.knobs:SB3_KNOBS")
+    with_free_savings = lazily(f"{ROOM}.knobs:with_free_savings")
+    ways_to_grow = lazily(f"{ROOM}.ladders:ways_to_grow")
+    evidence_key = staticmethod(stored.network_key)
+    layers: Mapping[str, str] = {"net_arch": "hidden layers"}
+    # RLlib's are among them: a run is written for SB3 and trained by RLlib with --backend rllib
+    settings = (
+        "env.workers", "env.envs_per_worker", "env.frame_stack", "eval.workers", "checkpoint.replay_buffer",
+        "memory.rollout", "memory.replay", "memory.micro_batch", "memory.activation_checkpointing",
+        "memory.expandable_segments", "memory.bf16", "memory.max_bytes", "memory.shared_data", "memory.runner_bytes",
+        "memory.learner_bytes", "memory.object_store_bytes",
+    )  # fmt: skip
 
     @property
-    def knobs(self) -> tuple[Knob, ...]:
-        from legroom.backends.sb3.knobs import SB3_KNOBS
+    def mends(self) -> Mapping[str, Any]:  # type: ignore[override]
+        from legroom.backends.sb3.ladders import with_nearest_batch
 
-        return SB3_KNOBS
-
-    def with_free_savings(self, run: Run, evidence: Evidence) -> Run:
-        from legroom.backends.sb3.knobs import with_free_savings
-
-        return with_free_savings(run, evidence)
-
-    def ways_to_grow(self, run: Run) -> tuple[Growth, ...]:
-        from legroom.backends.sb3.ladders import ways_to_grow
-
-        return ways_to_grow(run)
+        return {"minibatch-does-not-divide": with_nearest_batch}
 
     def spillable_nbytes(self, run: Run, evidence: Evidence) -> int | None:
         from legroom.backends.sb3.bill.lean import stored_nbytes
 
-        return stored_nbytes(run, evidence) if stores_leanly(run) else None
+        return stored_nbytes(run, evidence) if stored.stores_leanly(run) else None
 
     def gradient_step(self, run: Run) -> tuple[int, int | None]:
-        size = batch_samples(run)
-        return size, -(-rollout_samples(run) // size) if hyper(run, "n_epochs") is not None else None
+        size = stored.batch_samples(run)
+        return size, -(-stored.rollout_samples(run) // size) if hyper(run, "n_epochs") is not None else None
 
-    def mended(self, run: Run, finding: Finding) -> Run | None:
-        from legroom.backends.sb3.ladders import with_nearest_batch
 
-        return with_nearest_batch(run) if finding.name == "minibatch-does-not-divide" else None
-
-    def evidence_key(self, run: Run) -> str:
-        from legroom.backends.sb3.stored import network_key
-
-        return network_key(run)
-
-    # ---- programs
-
-    @property
-    def attachments(self) -> tuple[Attachment, ...]:
-        from legroom.backends.sb3.attachments import ATTACHMENTS
-
-        return ATTACHMENTS
-
-    # ---- archives
-
-    def export(self, directory: Path, archive: Path, *, force: bool, trust: bool) -> Exported:
-        with needs("sb3", what="an export"):
-            from legroom.backends.sb3.archives_zip import export_sb3
-
-        return export_sb3(directory, archive, force=force, trust=trust)
-
-    # ---- the page
-
-    def layers(self, run: Run) -> Mapping[str, str]:
-        return {} if isinstance(run.policy.kwargs.get("net_arch"), dict) else {"net_arch": "hidden layers"}
-
-    def settings(self, run: Run) -> tuple[str, ...]:
-        # RLlib's are among them: a run is written for SB3 and trained by RLlib with --backend rllib
-        storage = "rollout" if algorithm_of(run).family == "on-policy" else "replay"
-        others = (
-            "micro_batch", "activation_checkpointing", "expandable_segments", "bf16", "max_bytes", "shared_data",
-            "runner_bytes", "learner_bytes", "object_store_bytes",
-        )  # fmt: skip
-        around = ("env.workers", "env.envs_per_worker", "env.frame_stack", "eval.workers", "checkpoint.replay_buffer")
-        return (*around, *(f"memory.{name}" for name in (storage, *others)))
-
-    # ---- training
-
+class Sb3Trainer(base.BackendTrainer):
     export_file, export_use = "model.zip", "with SB3"
+    failure_cause = lazily(f"{ROOM}.training:failure_cause")
 
     def refuse_training(self, run: Run, *, fit: bool, resume: bool, pictures: bool) -> None:
         if not fit:  # which may turn them
-            constraints.refuse_untrainable(run)
+            rules.refuse_untrainable(run)
 
     def child_environment(self, task: TrainTask) -> dict[str, str]:
         return {} if task.run.memory.expandable_segments is False else {ALLOCATOR: "expandable_segments:True"}
@@ -267,10 +136,27 @@ class Sb3Backend(Backend):
         gc.freeze()  # what importing has made stays to the end: collecting garbage need not look at it, for 0.1 s each
         return Sb3Learner(task, loop)
 
-    def failure_cause(self, error: Exception) -> FailureCause:
-        from legroom.backends.sb3.training import failure_cause
+    def export(self, directory: Path, archive: Path, *, force: bool, trust: bool) -> Exported:
+        with needs("sb3", what="an export"):
+            from legroom.backends.sb3.archives_zip import export_sb3
 
-        return failure_cause(error)
+        return export_sb3(directory, archive, force=force, trust=trust)
 
 
-BACKEND = Sb3Backend()
+BACKEND = base.Backend(
+    name="sb3",
+    title="SB3",
+    extra="sb3",
+    packages=("stable_baselines3", "safetensors"),
+    libraries=("torch", "stable-baselines3", "sb3-contrib", "gymnasium", "cloudpickle"),
+    algorithms=SB3_ALGORITHMS,
+    in_headings=False,
+    script_packages=("stable_baselines3", "sb3_contrib"),
+    classes_from=("stable_baselines3", "sb3_contrib", "rl_zoo3", "torch"),
+    pins_read=("stable-baselines3",),
+    reader=Sb3Reader(),
+    predictor=Sb3Predictor(),
+    checker=Sb3Checker(),
+    fitter=Sb3Fitter(),
+    trainer=Sb3Trainer(),
+)

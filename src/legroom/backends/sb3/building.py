@@ -38,8 +38,7 @@ from legroom.environments.own_code import own_code, registered_packages
 from legroom.errors import BadInput, Untraceable
 from legroom.hollow.records import ValueRefused
 from legroom.machine.child_process import import_path
-from legroom.model.algorithms import Algorithm
-from legroom.model.facts import spaces_of
+from legroom.model.facts import Algorithm, spaces_of
 from legroom.model.run import Run
 
 # policy_kwargs whose values are classes, and where a bare name is looked up

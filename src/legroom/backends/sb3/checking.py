@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.stored import replay_rows, rollout_rows
 from legroom.checking.rule_helpers import counts_known
-from legroom.model.counts import Counts, StoredData
+from legroom.model.facts import Counts, StoredData
 from legroom.model.footprint import Footprint, Phase
+from legroom.model.rule import Subject, SubjectRun
 from legroom.model.run import Run
-from legroom.model.subject import Subject, SubjectRun
 from legroom.units import plural
 
 FLATTEN = "rollout.flatten copy"

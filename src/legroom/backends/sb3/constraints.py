@@ -9,7 +9,7 @@ from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.stored import MICRO_BATCHED, storage_said
 from legroom.errors import BadInput
 from legroom.model.facts import spaces_of
-from legroom.model.finding import Finding
+from legroom.model.footprint import Finding
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace, DictSpace, MultiDiscreteSpace
 from legroom.storing.core import WAY_OUT, WHY_NOT

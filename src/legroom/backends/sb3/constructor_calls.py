@@ -35,7 +35,7 @@ from legroom.backends.sb3.stored import stored_observation
 from legroom.environments.gym_spaces import from_gymnasium
 from legroom.environments.objects import name_object
 from legroom.errors import BadInput
-from legroom.model.algorithms import NEUTRAL, Algorithm
+from legroom.model.facts import NEUTRAL, Algorithm
 from legroom.model.run import EnvSpec, PolicySpec, Run, Spaces
 
 # Arguments of the constructors that a Run keeps elsewhere than in `hyperparams`.

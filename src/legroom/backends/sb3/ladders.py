@@ -21,10 +21,17 @@ from legroom.backends.sb3.stored import (
     storage_said,
     stores_leanly,
 )
-from legroom.fitting.changes import with_settings
-from legroom.fitting.rungs import divisors_below, halves, larger_replay, narrower_layers, one_setting, smaller_rings
+from legroom.fitting.changes import (
+    divisors_below,
+    halves,
+    larger_replay,
+    narrower_layers,
+    one_setting,
+    smaller_rings,
+    with_settings,
+)
 from legroom.model.evidence import Evidence
-from legroom.model.knob import Growth
+from legroom.model.plan import Growth
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace, DiscreteSpace
 from legroom.units import MIB

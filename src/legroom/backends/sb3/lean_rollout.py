@@ -17,11 +17,10 @@ from stable_baselines3.common.type_aliases import DictRolloutBufferSamples, Roll
 
 from legroom.errors import BadInput
 from legroom.storing.budget import Options
-from legroom.storing.buffers import LeanBuffer, check_form, parts_of, shapes_of, stands_for
+from legroom.storing.buffers import LeanBuffer, check_form, outputs_for, parts_of, shapes_of, stands_for
 from legroom.storing.column import Column
 from legroom.storing.outputs import Decoded
 from legroom.storing.reading_ahead import ReadingAhead
-from legroom.storing.tensors import outputs_for
 from legroom.units import parse_size
 
 PATIENCE_S = 0.01  # how long the thread waits for the batch before the current one to be let go

@@ -31,7 +31,7 @@ from legroom.machine.stack_signal import answer_stack_signal
 from legroom.model.run import Run
 from legroom.sharing.failures import name_envs
 from legroom.sharing.shared import begin_sharing, keep_shared
-from legroom.training.env_calls import Call, EnvCalls
+from legroom.training.events import Call, EnvCalls
 
 _NOISES: dict[str, Callable[..., ActionNoise]] = {
     "normal": NormalActionNoise,

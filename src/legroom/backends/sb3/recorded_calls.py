@@ -11,7 +11,7 @@ from typing import Any
 
 from legroom.backends.base import find_algorithm
 from legroom.backends.sb3.stored import stored_observation
-from legroom.model.algorithms import NEUTRAL, Algorithm
+from legroom.model.facts import NEUTRAL, Algorithm
 from legroom.model.run import Run
 
 ELSEWHERE = frozenset({"policy", "env", "policy_kwargs", "device", "seed"})

@@ -10,13 +10,9 @@ from typing import Any
 import numpy as np
 
 from legroom.backends.sb3.lean_replay import LeanReplayBuffer
-from legroom.errors import BadInput
-from legroom.model.files import open_plain
-from legroom.model.learner import SavedState
+from legroom.backends.sb3.segments import READ_AT_ONCE, Block
 
-BLOCK_BYTES = 1 << 20
 SMALL = ("actions", "rewards", "dones", "timeouts")
-Block = dict[str, np.ndarray]  # by name, each [rows, envs, ...], as SB3 keeps them
 
 
 class Conversion:
@@ -101,30 +97,6 @@ class Conversion:
         return found.ravel()
 
 
-def blocks_of_files(checkpoint: SavedState, numbers: range) -> Iterator[Block]:
-    """Yield rows of a plain buffer by their numbers, from the files of its checkpoint.
-
-    Raises:
-        BadInput: a file ends too early.
-    """
-    data = checkpoint.data["replay"]
-    forms = {name: (np.dtype(dtype), tuple(shape[1:])) for name, (dtype, shape) in data["layout"]["arrays"].items()}
-    nbytes = {name: dtype.itemsize * int(np.prod(shape, dtype=np.int64)) for name, (dtype, shape) in forms.items()}
-    step = max(BLOCK_BYTES // max(sum(nbytes.values()), 1), 1)
-    for segment in data["segments"]:
-        path, length = checkpoint.file(segment["file"]), segment["end"] - segment["first"]
-        with open_plain(path) as file:
-            for first in range(max(segment["first"], numbers.start), segment["end"], step):
-                rows, begins, block = min(step, segment["end"] - first), 0, {}
-                for name, (dtype, shape) in forms.items():
-                    block[name] = np.empty((rows, *shape), dtype)
-                    file.seek(begins + (first - segment["first"]) * nbytes[name])
-                    if file.readinto(block[name].reshape(-1).view(np.uint8).data) != block[name].nbytes:
-                        raise BadInput(f"its replay ends within {name}", path=path, hint="use an earlier checkpoint")
-                    begins += length * nbytes[name]
-                yield block
-
-
 def with_next(blocks: Iterator[Block], after_last: np.ndarray | None) -> Iterator[Block]:
     """Yield the blocks of a buffer that keeps one array of observations with what follows each row."""
     earlier: Block | None = None
@@ -143,7 +115,7 @@ def _followed(block: Block, after: np.ndarray) -> Block:
 def blocks_of_buffer(source: LeanReplayBuffer, numbers: range) -> Iterator[Block]:
     """Yield rows of a lean buffer by their numbers."""
     row_bytes = sum(2 * source.n_envs * ring.item_bytes for ring in source.columns.values())
-    step, envs = max(BLOCK_BYTES // max(row_bytes, 1), 1), np.arange(source.n_envs)
+    step, envs = max(READ_AT_ONCE // max(row_bytes, 1), 1), np.arange(source.n_envs)
     for first in range(numbers.start, numbers.stop, step):
         rows = np.arange(first, min(first + step, numbers.stop)) % source.buffer_size
         at, block = rows[:, None], {name: getattr(source, name)[rows] for name in SMALL}

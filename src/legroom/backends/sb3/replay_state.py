@@ -1,20 +1,13 @@
-"""Replay buffers in checkpoints: segments of rows, written once and hard-linked from then on.
-
-A replay buffer may hold gigabytes of which ten thousand rows are new. Rows are counted from the first ever added; a
-*row segment* is a file with the rows [first, end) of every array, and never changes. Each checkpoint adds one with what
-is new and links the others from the checkpoint before; one is dropped once the ring has passed over all of its rows.
+"""Replay buffers in checkpoints, which may hold gigabytes of which ten thousand rows are new (`segments`).
 
 Lean buffers keep observations in stores of their own (`storing.ring`), compressed, each for a run of rows. A store that
-is sealed never changes either: it becomes a file once. The last one still grows and is written at every checkpoint; it
-is at most an eighth of the ring, mostly a 48th.
+is sealed never changes: it becomes a file once. The last one still grows and is written at every checkpoint; it is at
+most an eighth of the ring, mostly a 48th.
 """
 
-import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,34 +15,19 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import DictReplayBuffer, NStepReplayBuffer, ReplayBuffer
 
 from legroom.backends.sb3.lean_replay import LeanDictReplayBuffer, LeanReplayBuffer
-from legroom.backends.sb3.replay_conversion import Block, Conversion, blocks_of_buffer, blocks_of_files, with_next
+from legroom.backends.sb3.replay_conversion import Conversion, blocks_of_buffer, with_next
+from legroom.backends.sb3.segments import Block, Kept, file_name, layout_of, parts_writer, read_parts, saved_rows
 from legroom.backends.sb3.state_torch import misfit
 from legroom.errors import BadInput
-from legroom.model.files import open_plain
 from legroom.model.learner import SavedState
 from legroom.storing.ring import Ring, Segment
 from legroom.storing.small_arrays import Flags
-from legroom.training.arrays import raw_bytes
 
 KNOWN = (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, LeanReplayBuffer, LeanDictReplayBuffer)
-# A row segment smaller than this is written again together with the new rows: checkpoints that are taken often would
-# otherwise leave thousands of tiny files, and each is a name in each checkpoint.
-WORTH_LINKING = 1 << 20
-WRITTEN_AT_ONCE = 16 << 20  # bytes
 _LINEAGE = "_legroom_lineage"  # of a buffer and of its checkpoints: rows of the same lineage are the same rows
 
 
-@dataclass(frozen=True)
-class Replay:
-    """A replay buffer's part of a checkpoint."""
-
-    data: dict[str, Any] | None
-    link: dict[str, Path] = field(default_factory=dict)
-    files: dict[str, Callable[[Path], None]] = field(default_factory=dict)
-    why_not_exact: str = ""
-
-
-def capture_replay(model: BaseAlgorithm, previous: SavedState | None, arrays: dict[str, np.ndarray]) -> Replay:
+def capture_replay(model: BaseAlgorithm, previous: SavedState | None, arrays: dict[str, np.ndarray]) -> Kept:
     """Return what a checkpoint needs of the model's replay buffer, if it has one.
 
     Args:
@@ -58,46 +36,38 @@ def capture_replay(model: BaseAlgorithm, previous: SavedState | None, arrays: di
     """
     buffer = getattr(model, "replay_buffer", None)
     if buffer is None:
-        return Replay(None)
+        return Kept(None)
     unknown = _unknown(buffer)
     if not _has_rows(buffer):
-        return Replay(None, why_not_exact=unknown)
+        return Kept(None, why_not_exact=unknown)
     rows = row_arrays(buffer)
     size, layout = buffer.buffer_size, _layout(buffer, rows)
     before = _same_rows(buffer, model.num_timesteps, previous, layout)
     count = buffer.pos + (size if buffer.full else 0)
     if before is not None:
         count = before["count"] + (buffer.pos - before["pos"]) % size
-    segments, first = kept_segments(before, max(count - size, 0))
-    link, files = {}, {}
-    for segment in segments:
-        link[segment["file"]] = previous.path / segment["file"]  # type: ignore[union-attr]
-    if first < count:
-        name = f"replay-rows-{first:012d}-{count:012d}.bin"
-        segments.append({"file": name, "first": first, "end": count})
-        files[name] = rows_writer(rows, size, first, count)
-    stores = {}
-    for key, ring in _rings(buffer).items():
-        stores[key] = list(_store_entries(key, ring, before, previous, link, files))
     if buffer.optimize_memory_usage and not isinstance(buffer, LeanReplayBuffer):
         # SB3 writes a row's next observation to the following row, which will be written over
         arrays["replay/after_last"] = np.array(buffer.observations[buffer.pos])
-    data = {
+    data: dict[str, Any] = {
         "lineage": getattr(buffer, _LINEAGE),
         "layout": layout,
         "count": count,
         "pos": buffer.pos,
         "full": buffer.full,
         "num_timesteps": model.num_timesteps,
-        "segments": segments,
-        "stores": stores,
+        "stores": {},
         "rings": {key: {**ring.stack_state(), "count": ring.count} for key, ring in _rings(buffer).items()},
     }
     priorities = getattr(model, "priorities", None)
     if priorities is not None:
         arrays["replay/priorities"] = priorities.kept
         data["highest_priority"] = priorities.highest
-    return Replay(data, link, files, unknown)
+    kept = Kept(data, why_not_exact=unknown)
+    kept.add_rows("replay", rows, range(max(count - size, 0), count), before, previous)
+    for key, ring in _rings(buffer).items():
+        data["stores"][key] = list(_store_entries(key, ring, before, previous, kept))
+    return kept
 
 
 def prepare_replay(model: BaseAlgorithm, checkpoint: SavedState) -> tuple[Callable[[], None], str]:
@@ -142,8 +112,9 @@ def _take_over_rows(buffer: Any, checkpoint: SavedState) -> None:
         BadInput: they are damaged.
     """
     data, rows = checkpoint.data["replay"], row_arrays(buffer)
-    for segment in data["segments"]:
-        _read_rows(checkpoint.file(segment["file"]), rows, buffer.buffer_size, segment["first"], segment["end"])
+    for number, block in saved_rows(checkpoint, data, range(data["count"])):
+        for name, array in rows.items():
+            array[np.arange(number, number + len(block[name])) % buffer.buffer_size] = block[name]
     for key, ring in _rings(buffer).items():
         state = {**data["rings"][key], "numbers": ring._numbers, "shelves": _dumps(checkpoint, data["stores"][key])}
         try:
@@ -160,7 +131,7 @@ def _saved_rows(buffer: Any, checkpoint: SavedState, conversion: Conversion) -> 
     """Return the saved rows that the buffer keeps, oldest first, as SB3's plain buffer has them."""
     theirs, numbers = checkpoint.data["replay"]["layout"], conversion.numbers
     if theirs["storage"] == "plain":
-        blocks = blocks_of_files(checkpoint, numbers)
+        blocks = (block for _, block in saved_rows(checkpoint, checkpoint.data["replay"], numbers))
         if "next_observations." in theirs["arrays"] or "observations." not in theirs["arrays"]:
             return blocks
         return with_next(blocks, checkpoint.tensors("replay").get("after_last"))
@@ -240,14 +211,8 @@ def _has_rows(buffer: Any) -> bool:
 
 
 def _layout(buffer: Any, rows: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return what must be equal for two buffers to hold the same rows in the same files."""
-    return {
-        "size": buffer.buffer_size,
-        "environments": buffer.n_envs,
-        "storage": _storage(buffer),
-        "arrays": {name: [array.dtype.str, list(array.shape)] for name, array in rows.items()},
-        "decided": {key: ring.stack_state()["decided"] for key, ring in _rings(buffer).items()},
-    }
+    decided = {key: ring.stack_state()["decided"] for key, ring in _rings(buffer).items()}
+    return layout_of(buffer, rows) | {"storage": _storage(buffer), "decided": decided}
 
 
 def _storage(buffer: Any) -> str:
@@ -273,56 +238,6 @@ def _same_rows(
     return data if added == steps else None  # otherwise it went round, was cleared, or somebody else adds rows
 
 
-def kept_segments(before: dict[str, Any] | None, oldest: int) -> tuple[list[dict[str, Any]], int]:
-    """Return the earlier segments that are still of use, and the first row that has to be written."""
-    if before is None:
-        return [], oldest
-    row_bytes, end = _row_bytes(before["layout"]), before["count"]
-    segments = [segment for segment in before["segments"] if segment["end"] > oldest]
-    while segments and (end - segments[-1]["first"]) * row_bytes < WORTH_LINKING:
-        end = segments.pop()["first"]
-    return segments, max(end, oldest)
-
-
-def _row_bytes(layout: Mapping[str, Any]) -> int:
-    total = 0
-    for dtype, shape in layout["arrays"].values():
-        total += int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
-    return max(total, 1)
-
-
-def _pieces(size: int, first: int, end: int) -> Iterator[slice]:
-    """Yield where the rows [first, end) are in the ring: one piece, or two around its end."""
-    while first < end:
-        start = first % size
-        stop = min(start + end - first, size)
-        yield slice(start, stop)
-        first += stop - start
-
-
-def rows_writer(rows: dict[str, np.ndarray], size: int, first: int, end: int) -> Callable[[Path], None]:
-    """Return what writes the rows [first, end) of every array, a few at a time: where they are laid out is not said."""
-
-    def write(path: Path) -> None:
-        with path.open("wb") as file:
-            for array in rows.values():
-                at_once = max(WRITTEN_AT_ONCE // max(array.nbytes // len(array), 1), 1)
-                for piece in _pieces(size, first, end):
-                    for start in range(piece.start, piece.stop, at_once):
-                        file.write(raw_bytes(array[start : min(start + at_once, piece.stop)]))
-
-    return write
-
-
-def _read_rows(path: Path, rows: dict[str, np.ndarray], size: int, first: int, end: int) -> None:
-    with open_plain(path) as file:
-        for name, array in rows.items():
-            for piece in _pieces(size, first, end):
-                target = array[piece]
-                if target.size and file.readinto(target.reshape(-1).view(np.uint8).data) != target.nbytes:
-                    raise BadInput(f"its replay ends within {name}", path=path, hint="use an earlier checkpoint")
-
-
 def _rings(buffer: Any) -> dict[str, Ring]:
     """Return the rings that keep observations in stores."""
     if not isinstance(buffer, LeanReplayBuffer):
@@ -331,12 +246,7 @@ def _rings(buffer: Any) -> dict[str, Ring]:
 
 
 def _store_entries(
-    key: str,
-    ring: Ring,
-    before: dict[str, Any] | None,
-    previous: SavedState | None,
-    link: dict[str, Path],
-    files: dict[str, Callable[[Path], None]],
+    key: str, ring: Ring, before: dict[str, Any] | None, previous: SavedState | None, kept: Kept
 ) -> Iterator[dict[str, Any]]:
     """Yield an entry per store, and add its file to those linked or written."""
     written = {} if before is None else {entry["first"]: entry for entry in before["stores"].get(key, ())}
@@ -345,52 +255,15 @@ def _store_entries(
         name = f"replay-store-{file_name(key)}{segment.first:012d}.bin"
         earlier = written.get(segment.first)
         if earlier is not None and earlier["sealed"] and previous is not None:
-            link[name] = previous.path / earlier["file"]
+            kept.link[name] = previous.path / earlier["file"]
         else:
-            files[name] = parts_writer(_store_parts(segment))
+            kept.files[name] = parts_writer(_store_parts(segment))
         yield {
             "file": name,
             "first": segment.first,
             "first_row_bytes": segment.first_row_bytes,
             "sealed": is_sealed,
         }
-
-
-def file_name(key: str) -> str:
-    """Return a part of a file's name for a part of the observation, whatever characters its name has."""
-    return key.encode().hex() + "-" if key else ""
-
-
-def parts_writer(parts: Sequence[Callable[[], bytes]]) -> Callable[[Path], None]:
-    """Return what writes the sizes of parts, then the parts, one in memory at a time."""
-
-    def write(path: Path) -> None:
-        sizes = np.zeros(1 + len(parts), "<u8")
-        sizes[0] = len(parts)
-        with path.open("wb") as file:
-            file.write(sizes.tobytes())
-            for number, made in enumerate(parts, 1):
-                part = made()
-                sizes[number] = len(part)
-                file.write(part)
-            file.seek(0)
-            file.write(sizes.tobytes())
-
-    return write
-
-
-def read_parts(path: Path) -> list[bytes]:
-    """Return the parts that `parts_writer` wrote.
-
-    Raises:
-        BadInput: it wrote no such file.
-    """
-    with open_plain(path) as file:
-        n_parts = int.from_bytes(file.read(8), "little")
-        if not 0 <= n_parts <= os.fstat(file.fileno()).st_size // 8:
-            raise BadInput("not a store of observations", path=path, hint="use an earlier checkpoint")
-        sizes = np.frombuffer(file.read(8 * n_parts), "<u8")
-        return [file.read(int(size)) for size in sizes]
 
 
 def _store_parts(segment: Segment) -> list[Callable[[], bytes]]:

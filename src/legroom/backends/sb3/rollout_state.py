@@ -5,22 +5,21 @@ everything that follows is decided by what can be captured: before the policy is
 a minibatch. Random numbers drawn before such a moment are drawn again after a resume (the permutation of an epoch) or
 left out (gSDE's noise at the beginning of a rollout).
 
-Rows are kept as replay's are (`replay_state`): a segment holds the rows that are new since the last checkpoint of the
-same rollout. A lean store only ever adds to its last arena; the others are segments, too. So of a rollout no byte of
-observations is written twice, but for that arena and the index.
+A segment (`segments`) holds the rows that are new since the last checkpoint of the same rollout. A lean store only ever
+adds to its last arena; the others are segments, too. So of a rollout no byte of observations is written twice, but for
+that arena and the index.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from inspect import signature
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
 
-from legroom.backends.sb3.replay_state import Replay, file_name, kept_segments, parts_writer, read_parts, rows_writer
+from legroom.backends.sb3.segments import Kept, file_name, layout_of, parts_writer, read_parts, saved_rows
 from legroom.errors import BadInput
 from legroom.model.learner import SavedState
 from legroom.storing.budget import Options
@@ -29,7 +28,7 @@ from legroom.storing.column import Column
 from legroom.storing.outputs import Outputs
 from legroom.storing.saving import UNUSABLE
 from legroom.storing.small_arrays import Masks
-from legroom.training.trees import put_together, take_apart
+from legroom.training.arrays import put_together, take_apart
 
 KNOWN = tuple(f"{masks}{form}RolloutBuffer" for masks in ("", "Maskable") for form in ("", "Dict"))
 SMALL = ("actions", "rewards", "episode_starts", "values", "log_probs", "action_masks")
@@ -83,7 +82,7 @@ def rest_of(collect: Callable[..., Any], rows: int, args: tuple[Any, ...], kwarg
     return collect(*bound.args, **bound.kwargs)
 
 
-def capture_rollout(model: Any, previous: SavedState | None, arrays: dict[str, np.ndarray]) -> Replay:
+def capture_rollout(model: Any, previous: SavedState | None, arrays: dict[str, np.ndarray]) -> Kept:
     """Return what a checkpoint needs of the rollout so far; segments of the one before are linked.
 
     Args:
@@ -94,42 +93,28 @@ def capture_rollout(model: Any, previous: SavedState | None, arrays: dict[str, n
     data: dict[str, Any] = {
         "began": model.num_timesteps - count * buffer.n_envs,
         "count": count,
-        "layout": {
-            "size": buffer.buffer_size,
-            "environments": buffer.n_envs,
-            "arrays": {name: [array.dtype.str, list(array.shape)] for name, array in rows.items()},
-        },
+        "layout": layout_of(buffer, rows),
+        "stores": {},
     }
     before = previous.data.get("rollout") if previous is not None else None
     if before is not None and any(before[key] != data[key] for key in ("began", "layout")):
         before = None
-    segments, first = kept_segments(before, 0)
-    link = {each["file"]: previous.path / each["file"] for each in segments} if previous is not None else {}
-    files: dict[str, Callable[[Path], None]] = {}
-    if first < count:
-        name = f"rollout-rows-{first:012d}-{count:012d}.bin"
-        segments.append({"file": name, "first": first, "end": count})
-        files[name] = rows_writer(rows, buffer.buffer_size, first, count)
-    data |= {"segments": segments, "stores": {}}
+    kept = Kept(data)
+    kept.add_rows("rollout", rows, range(count), before, previous)
     for key, column in _stored(buffer).items():
         earlier = before["stores"].get(key) if before is not None else None
-        data["stores"][key] = _capture_store(key, column, earlier, previous, link, files)
+        data["stores"][key] = _capture_store(key, column, earlier, previous, kept)
         arrays[f"rollout/numbers.{key}"] = column._numbers
     at = getattr(model, "update_at", None)
     if at is not None:
         for name in OF_UPDATES:
             arrays[f"rollout/{name}"] = _by_step(buffer, name, getattr(buffer, name))
         data["update"] = {"learns": _learns(model), "at": take_apart(at, "rollout", arrays)}
-    return Replay(data, link, files)
+    return kept
 
 
 def _capture_store(
-    key: str,
-    column: Column,
-    earlier: Mapping[str, Any] | None,
-    previous: SavedState | None,
-    link: dict[str, Path],
-    files: dict[str, Callable[[Path], None]],
+    key: str, column: Column, earlier: Mapping[str, Any] | None, previous: SavedState | None, kept: Kept
 ) -> dict[str, Any]:
     """Return the entry of a store; its arenas are added to the files that are linked or written."""
     shelf, store = column.shelves[0], column.shelves[0].store
@@ -137,14 +122,14 @@ def _capture_store(
     segments: list[dict[str, Any]] = []
     if earlier is not None and previous is not None and earlier["lineage"] == lineage:  # else stacks were found since
         segments = list(earlier["segments"])
-        link |= {each["file"]: previous.path / each["file"] for each in segments}
+        kept.link.update({each["file"]: previous.path / each["file"] for each in segments})
     name, n_arenas = f"rollout-store-{file_name(key)}", store.n_arenas()
     first, end = segments[-1]["end"] if segments else 0, max(n_arenas - 1, 0)
     if first < end:
         segments.append({"file": f"{name}{first:012d}-{end:012d}.bin", "first": first, "end": end})
-        files[segments[-1]["file"]] = parts_writer([partial(store.dump_arena, i) for i in range(first, end)])
+        kept.files[segments[-1]["file"]] = parts_writer([partial(store.dump_arena, i) for i in range(first, end)])
     last = [partial(store.dump_arena, i) for i in range(end, n_arenas)]
-    files[f"{name}last.bin"] = parts_writer([store.dump_index, *last])
+    kept.files[f"{name}last.bin"] = parts_writer([store.dump_index, *last])
     state = {**column.stack_state(), "flat": False, "written": column._written}
     return {"lineage": lineage, "segments": segments, "last": f"{name}last.bin", "column": state}
 
@@ -162,7 +147,10 @@ def prepare_rollout(model: Any, checkpoint: SavedState) -> tuple[Callable[[], No
     update = data.get("update")
     why = "this algorithm starts its rollouts over"
     if stops_within(model):
-        theirs, ours = ([each.get("size"), each.get("environments")] for each in (data["layout"], _form(buffer)))
+        theirs, ours = (
+            [data["layout"].get(key) for key in ("size", "environments")],
+            [buffer.buffer_size, buffer.n_envs],
+        )
         why = "" if theirs == ours else f"rollouts had {theirs[0]} steps of {theirs[1]} environments"
     if not why and update is not None and not hasattr(model, "update_at"):
         why = "this algorithm starts its updates over"
@@ -193,13 +181,9 @@ def prepare_rollout(model: Any, checkpoint: SavedState) -> tuple[Callable[[], No
 
 def _take_over_rows(buffer: Any, checkpoint: SavedState, data: Mapping[str, Any]) -> None:
     """Give the buffer the rows of the segments, in whatever way it keeps them."""
-    rows, columns, arrays = _rows(buffer), _stored(buffer), data["layout"]["arrays"]
-    for segment in data["segments"]:
-        at, first, end = 0, segment["first"], segment["end"]
-        for name, (dtype, shape) in arrays.items():
-            of_file = (end - first, *shape[1:])
-            saved = np.memmap(checkpoint.file(segment["file"]), np.dtype(dtype), "r", at, of_file)
-            at += saved.nbytes
+    rows, columns = _rows(buffer), _stored(buffer)
+    for first, block in saved_rows(checkpoint, data, range(data["count"])):
+        for name, saved in block.items():
             key = name.removeprefix("observations.")
             if name == "action_masks":
                 masks, n = buffer.action_masks, buffer.mask_dims
@@ -209,7 +193,7 @@ def _take_over_rows(buffer: Any, checkpoint: SavedState, data: Mapping[str, Any]
                 for row, seen in enumerate(saved, first):
                     columns[key][row] = seen.reshape(buffer.n_envs, *columns[key].item_shape)
             else:
-                rows[name][first:end] = saved
+                rows[name][first : first + len(saved)] = saved
 
 
 def _take_over_store(buffer: Any, key: str, entry: Mapping[str, Any], checkpoint: SavedState) -> None:
@@ -229,10 +213,6 @@ def _take_over_store(buffer: Any, key: str, entry: Mapping[str, Any], checkpoint
     column.prepare(state)()
     for row in range(state["written"]):
         plain[row] = column[row].reshape(plain.shape[1:])
-
-
-def _form(buffer: Any) -> dict[str, int]:
-    return {"size": buffer.buffer_size, "environments": buffer.n_envs}
 
 
 def _learns(model: Any) -> list[int | None]:

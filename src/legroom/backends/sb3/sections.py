@@ -18,9 +18,8 @@ from typing import Any
 
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
 from legroom.errors import BadInput
-from legroom.model.algorithms import Algorithm
-from legroom.model.draft import Draft, only_entry
-from legroom.model.file_kind import FileKind
+from legroom.model.draft import Draft, FileKind, only_entry
+from legroom.model.facts import Algorithm
 from legroom.reading.completing import EXTRACTOR, GRIDS
 from legroom.reading.constants import walked_settings
 from legroom.reading.reading_notes import listed, note

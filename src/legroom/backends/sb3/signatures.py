@@ -4,7 +4,7 @@ A prediction by arithmetic needs no import of the library; a test compares the t
 Mirrors stable-baselines3 2.9.2 and sb3-contrib 2.9.2.
 """
 
-from legroom.model.algorithms import Algorithm, defaults
+from legroom.model.facts import Algorithm, defaults
 
 _ROLLOUT = dict(rollout_buffer_class=None, rollout_buffer_kwargs=None)
 _SDE = dict(use_sde=False, sde_sample_freq=-1)

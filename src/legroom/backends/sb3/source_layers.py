@@ -20,10 +20,9 @@ from typing import Any
 from legroom.environments.objects import find_loaded
 from legroom.errors import BadInput
 from legroom.machine.child_process import run_file
-from legroom.model.layers import Net
 from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace
-from legroom.model.workload import Extractor
+from legroom.model.workload import Extractor, Net
 from legroom.named_runs import workloads
 from legroom.reading.source import parse_module
 from legroom.reading.user_files import read_text

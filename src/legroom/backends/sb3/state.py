@@ -33,8 +33,7 @@ from stable_baselines3.common.noise import (
 
 from legroom.backends.sb3.replay_state import capture_replay, prepare_replay
 from legroom.backends.sb3.rollout_state import capture_rollout, prepare_rollout
-from legroom.backends.sb3.state_envs import capture_envs, prepare_envs
-from legroom.backends.sb3.state_spaces import describe_space, make_space
+from legroom.backends.sb3.state_envs import capture_envs, describe_space, make_space, prepare_envs
 from legroom.backends.sb3.state_torch import (
     capture_learned,
     misfit,
@@ -46,7 +45,7 @@ from legroom.backends.sb3.state_torch import (
 from legroom.device.redoing import has_cuda_context
 from legroom.errors import BadInput
 from legroom.model.learner import SavedState, State
-from legroom.training.trees import NotPlain, put_together, take_apart
+from legroom.training.arrays import NotPlain, put_together, take_apart
 
 __all__ = [
     "State", "capture", "continue_learning", "policy_arrays", "restore", "restore_learned", "restore_log",

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import (
@@ -31,9 +32,63 @@ from stable_baselines3.common.vec_env import (
 from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
 
 from legroom.backends.sb3.state_torch import misfit
+from legroom.errors import BadInput
 from legroom.model.learner import SavedState
 from legroom.sharing import env_state
-from legroom.training.trees import NotPlain, take_apart
+from legroom.training.arrays import NotPlain, take_apart
+
+
+def describe_space(space: spaces.Space[Any]) -> dict[str, Any]:
+    """Return the space as a tree of plain values and arrays.
+
+    Raises:
+        BadInput: SB3 takes no such space.
+    """
+    match space:
+        case spaces.Box():
+            bounds = {"low": _short(space.low), "high": _short(space.high)}
+            return {"type": "box", "shape": list(space.shape), "dtype": space.dtype.str, **bounds}  # type: ignore[union-attr]
+        case spaces.Discrete():
+            return {"type": "discrete", "n": int(space.n), "start": int(space.start)}
+        case spaces.MultiDiscrete():
+            return {"type": "multidiscrete", "nvec": space.nvec, "start": space.start, "dtype": space.dtype.str}  # type: ignore[union-attr]
+        case spaces.MultiBinary():
+            return {"type": "multibinary", "n": space.n if isinstance(space.n, int) else [int(n) for n in space.n]}
+        case spaces.Dict():
+            return {"type": "dict", "spaces": {key: describe_space(part) for key, part in space.spaces.items()}}
+    raise BadInput(f"a {type(space).__name__} space is not supported", hint="box, discrete, multidiscrete, multibinary")
+
+
+def make_space(tree: dict[str, Any]) -> spaces.Space[Any]:
+    """Return the space that `describe_space` described.
+
+    Raises:
+        BadInput: it describes none.
+    """
+    try:
+        match tree["type"]:
+            case "box":
+                shape, dtype = tuple(tree["shape"]), np.dtype(tree["dtype"])
+                low, high = (np.broadcast_to(tree[side], shape).astype(dtype) for side in ("low", "high"))
+                return spaces.Box(low, high, shape, dtype.type)
+            case "discrete":
+                return spaces.Discrete(tree["n"], start=tree["start"])
+            case "multidiscrete":
+                return spaces.MultiDiscrete(tree["nvec"], dtype=np.dtype(tree["dtype"]).type, start=tree["start"])
+            case "multibinary":
+                return spaces.MultiBinary(tree["n"])
+            case "dict":
+                return spaces.Dict({key: make_space(part) for key, part in tree["spaces"].items()})
+    except (KeyError, ValueError, TypeError, AssertionError) as error:
+        raise BadInput(f"a space of the checkpoint is damaged: {error}") from error
+    raise BadInput(f"a space of the checkpoint is of unknown type {tree['type']!r}")
+
+
+def _short(bounds: np.ndarray) -> np.ndarray | np.generic:
+    """Return one number where all are the same: bounds are as large as two observations otherwise."""
+    first = bounds.reshape(-1)[:1]
+    return first[0] if bounds.size and bool((bounds == first).all()) else bounds
+
 
 _STATELESS = (VecTransposeImage, VecCheckNan, VecExtractDictObs)
 _EPISODES = ("episode_returns", "episode_lengths", "episode_count")

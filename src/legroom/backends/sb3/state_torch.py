@@ -16,8 +16,7 @@ from stable_baselines3.common.distributions import StateDependentNoiseDistributi
 
 from legroom.errors import BadInput
 from legroom.model.learner import SavedState
-from legroom.training.arrays import dtype_of
-from legroom.training.trees import put_together, take_apart
+from legroom.training.arrays import dtype_of, put_together, take_apart
 
 # How a step is computed, not what is computed: a resumed run may choose otherwise.
 _HOW = frozenset({"foreach", "fused", "capturable", "differentiable", "maximize", "params"})

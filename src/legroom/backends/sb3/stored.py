@@ -14,9 +14,8 @@ from typing import Literal
 
 from legroom.backends.base import algorithm_of, hyper
 from legroom.environments.images import is_image, stacked
-from legroom.model.algorithms import Algorithm
 from legroom.model.evidence import EnvTask, NetTrace
-from legroom.model.facts import spaces_of
+from legroom.model.facts import Algorithm, spaces_of
 from legroom.model.footprint import Phase
 from legroom.model.run import EnvSpec, MemorySpec, Run
 from legroom.model.spaces import DTYPES, BoxSpace, DictSpace, Leaf, Space, leaves

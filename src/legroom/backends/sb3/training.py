@@ -2,12 +2,8 @@
 
 An *iteration boundary* is the moment before a rollout is collected, after the update that follows the previous one: the
 only moment at which an algorithm's state is complete without a half-filled rollout (`rollout_state` tells of those with
-one). `collect_rollouts` is wrapped to
-see it, because every callback of SB3 comes later: gSDE has drawn its noise by then, and resuming would draw it again.
-
-SB3's own CSV format opens its file anew, so a resumed run would lose what it logged before; rows beyond the checkpoint
-that is resumed from are dropped, since they will be logged again. A log that cannot be written, on a full disk as a
-rule, is said once and is no reason to stop: rows that did not reach the disk follow when there is room again.
+one). `collect_rollouts` is wrapped to see it, because every callback of SB3 comes later: gSDE has drawn its noise by
+then, and resuming would draw it again.
 """
 
 from collections.abc import Callable
@@ -18,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.logger import KVWriter, Logger, TensorBoardOutputFormat, filter_excluded_keys
+from stable_baselines3.common.logger import KVWriter, Logger, filter_excluded_keys
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import RolloutReturn
 from stable_baselines3.common.vec_env import VecEnv
@@ -33,13 +29,12 @@ from legroom.environments.env_make import EnvError
 from legroom.errors import BadInput, LegroomError
 from legroom.machine.limits import limit_reached
 from legroom.machine.stack_signal import answer_stack_signal
-from legroom.model.learner import Evaluation, FailureCause, Learned, Learner, Loop, SavedState, State, Status
-from legroom.model.task import TrainTask
+from legroom.model.learner import Evaluation, FailureCause, Learned, Learner, Loop, SavedState, State, Status, TrainTask
 from legroom.sharing.failures import WorkerDied
 from legroom.training.checkpoint import parameters_sha256
-from legroom.training.env_calls import EnvCalls
+from legroom.training.events import EnvCalls
 from legroom.training.finite import all_finite, loss_not_finite
-from legroom.training.progress_log import ProgressLog
+from legroom.training.progress_log import TrainingLog
 
 PROGRESS_EVERY_S = 0.5
 CHECKPOINT_REPLAY_EVERY = 10_000  # replay makes checkpoints large, though only what is new is written
@@ -124,7 +119,8 @@ class Sb3Learner(Learner):
         return unlike
 
     def _open_log(self, *, resumed_from: int) -> None:
-        self.model.set_logger(make_logger(self._out, resumed_from=resumed_from, say=self._loop.say))
+        log = TrainingLog(self._out, resumed_from=resumed_from, say=self._loop.say)
+        self.model.set_logger(Logger(str(self._out), [_Rows(log)]))
 
     def run(self, loop: Loop) -> None:
         """Let SB3 learn, with a boundary before every rollout."""
@@ -248,51 +244,16 @@ class _Reporter(BaseCallback):
             self._loop.progress()
 
 
-STEP = "time/total_timesteps"
+class _Rows(KVWriter):
+    """SB3's figures in the log of the training."""
 
-
-class _CsvRows(KVWriter):
-    def __init__(self, path: Path, resumed_from: int) -> None:
-        self._log = ProgressLog(path, resumed_from=resumed_from)
+    def __init__(self, log: TrainingLog) -> None:
+        self._log = log
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
-        values = filter_excluded_keys(key_values, key_excluded, "csv")
-        self._log.append({STEP: step, **values})
+        shown = filter_excluded_keys(key_values, key_excluded, "tensorboard")
+        figures = {name: float(value) for name, value in shown.items() if isinstance(value, int | float | np.number)}
+        self._log.write(step, filter_excluded_keys(key_values, key_excluded, "csv"), shown=figures)
 
     def close(self) -> None:
         self._log.close()
-
-
-class _Forgiving(KVWriter):
-    """Writes where it can, and says the first time that it cannot."""
-
-    def __init__(self, writer: KVWriter, name: str, say: Callable[[str], None]) -> None:
-        self._writer, self._name, self._say = writer, name, say
-        self._failing = False
-
-    def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
-        try:
-            self._writer.write(key_values, key_excluded, step)
-            self._failing = False
-        except (OSError, BadInput) as error:
-            if not self._failing:
-                reason = getattr(error, "strerror", None) or error
-                self._say(f"warning: {self._name} cannot be written: {reason}; training continues")
-            self._failing = True
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self._writer.close()
-
-
-def make_logger(out: Path, *, resumed_from: int, say: Callable[[str], None]) -> Logger:
-    """Return a logger that writes `progress.csv` and TensorBoard's events under `out`.
-
-    Args:
-        say: told when one of them cannot be written.
-    """
-    writers: list[KVWriter] = [
-        _Forgiving(_CsvRows(out / "progress.csv", resumed_from), "progress.csv", say),
-        _Forgiving(TensorBoardOutputFormat(str(out / "tensorboard")), "TensorBoard's log", say),
-    ]
-    return Logger(str(out), writers)

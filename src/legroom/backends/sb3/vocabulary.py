@@ -4,8 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from legroom.backends.base import find_algorithm
-from legroom.model.draft import Key
-from legroom.model.vocabulary import Vocabulary
+from legroom.model.draft import Key, Vocabulary
 from legroom.reading.hyperchecks import whole
 
 # policy_kwargs that decide the size of the networks

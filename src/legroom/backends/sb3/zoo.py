@@ -12,8 +12,7 @@ from typing import Any
 from legroom.backends.base import algorithm_names, find_algorithm
 from legroom.backends.sb3.vocabulary import VOCABULARY
 from legroom.errors import BadInput, NotARun
-from legroom.model.draft import Draft
-from legroom.model.file_kind import FileKind
+from legroom.model.draft import Draft, FileKind
 from legroom.reading.hyperchecks import shown
 from legroom.reading.interpreter.evaluator import fold_text
 from legroom.reading.interpreter.values import Unfoldable

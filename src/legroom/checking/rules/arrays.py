@@ -9,8 +9,7 @@ from itertools import pairwise
 
 from legroom.checking.array_sources import MadeArray, made_arrays
 from legroom.checking.rule_helpers import of_ram, of_vram, ram_limit, script_rule, subject_rule
-from legroom.model.rule import Found
-from legroom.model.subject import Subject
+from legroom.model.rule import Found, Subject
 from legroom.reading.interpreter.script import Script
 from legroom.units import MIB, format_size
 

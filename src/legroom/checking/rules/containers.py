@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from legroom.checking.boundless import Growing, growing, in_training_loop, is_short
 from legroom.checking.rule_helpers import of_ram, ram_limit, script_rule, subject_rule
 from legroom.checking.torch_sources import loops_of, method_calls, networks, steps_environment
-from legroom.model.rule import Found
-from legroom.model.subject import Subject
+from legroom.model.rule import Found, Subject
 from legroom.reading.interpreter.asker import integer_of, value_of
 from legroom.reading.interpreter.script import Script, argument, dotted
 from legroom.reading.interpreter.values import Unfoldable

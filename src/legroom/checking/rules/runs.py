@@ -18,8 +18,7 @@ from legroom.checking.rule_helpers import (
     subject_rule,
 )
 from legroom.model.footprint import HOST_PLACES, Item
-from legroom.model.rule import Found
-from legroom.model.subject import Key, Subject, SubjectRun
+from legroom.model.rule import Found, Key, Subject, SubjectRun
 from legroom.model.verdict import gpu_fits
 from legroom.predicting.constraints import keys_without_effect
 from legroom.units import format_fine_size as size
@@ -74,7 +73,9 @@ def vram_exceeded(subject: Subject, one: SubjectRun) -> Iterator[Found]:
         f"predicted GPU peak {size(gpu.nbytes)} (between {size(gpu.low)} and {size(gpu.high)}) "
         f"{'is' if certain else 'may be'} over {of_vram(subject)}"
     )
-    hint = backend_of(one.run).advice_for_full_gpu(one.run)
+    hint, unread = backend_of(one.run).checker.advice_for_full_gpu, backend_of(one.run).predictor.unread_memory(one.run)
+    if unread is not None and "micro_batch" not in unread and not one.run.memory.micro_batch:
+        hint = "memory: {micro_batch: ...} gives the same gradient in pieces; legroom fit finds the size"
     yield Found(message, hint, one.line(*BATCH_SIZE) or one.line("algo"), "error" if certain else "warning")
 
 

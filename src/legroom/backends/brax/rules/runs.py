@@ -18,9 +18,8 @@ from legroom.backends.brax.constraints import (
 )
 from legroom.checking.locating import value_fix
 from legroom.checking.rule_helpers import N_ENVS, TOTAL, of_ram, ram_limit, run_rule
-from legroom.model.finding import Severity
-from legroom.model.rule import Found
-from legroom.model.subject import Key, Subject, SubjectRun
+from legroom.model.footprint import Severity
+from legroom.model.rule import Found, Key, Subject, SubjectRun
 from legroom.units import format_fine_size as size
 
 MINIBATCHES: Key = ("hyperparams", "num_minibatches")

@@ -26,7 +26,7 @@ from legroom.backends.sb3.stored import (
     rollout_rows,
     written_rows,
 )
-from legroom.model.evidence import Evidence, Growth, LeanProbe
+from legroom.model.evidence import ColumnGrowth, Evidence, LeanProbe
 from legroom.model.footprint import Item, Known, Place
 from legroom.model.plan import Price
 from legroom.model.run import Run
@@ -220,7 +220,7 @@ def decoded_batches(run: Run) -> tuple[int, int]:
     return samples * observation_nbytes(run), 2 if made > 1 else 1
 
 
-def _growth(probe: LeanProbe | None, kind: str, key: str, nbytes: int) -> Growth | None:
+def _growth(probe: LeanProbe | None, kind: str, key: str, nbytes: int) -> ColumnGrowth | None:
     """Return what was measured, if it was measured of such observations: a variant of a run may stack more frames."""
     growth = probe.columns.get(key) if probe is not None and probe.kind == kind else None
     return growth if growth is not None and growth.item_nbytes == nbytes else None
@@ -252,7 +252,7 @@ def _between(low: float, nbytes: float, high: float, bound: int, why: str) -> Es
     return Estimate(int(nbytes), math.ceil(max(high - nbytes, nbytes - low)), why, Known.MEASURED)
 
 
-def _error(growth: Growth, slots: int, episodes: Episodes) -> float:
+def _error(growth: ColumnGrowth, slots: int, episodes: Episodes) -> float:
     unsure = max(episodes.high - episodes.expected, episodes.expected - episodes.low)
     step = max(growth.step_error, LEAST_STEP_ERROR * growth.step)
     return step * slots + abs(growth.reset) * unsure + growth.reset_error * episodes.expected
@@ -265,13 +265,13 @@ def _segment_rows(ring: int, first_row: float, row: float) -> int:
     return max(1, int(min(max(worth, ring // MOST_SEGMENTS), ring // FEWEST_SEGMENTS)))
 
 
-def _not_full(growth: Growth, records: float) -> int:
+def _not_full(growth: ColumnGrowth, records: float) -> int:
     """Return by how much a store may exceed its records: memory pages that are not full, huge ones in a large store."""
     has_pages = growth.item_nbytes > growth.n_stack * SINGLE_PAGE_NBYTES
     return HUGE_NBYTES if has_pages and records > HUGE_FROM else PAGE_NBYTES
 
 
-def _why(growth: Growth, probe: LeanProbe) -> str:
+def _why(growth: ColumnGrowth, probe: LeanProbe) -> str:
     step, reset = (format_size(max(round(each), 0)) for each in (growth.step, growth.reset))
     seen = f"{probe.episodes:,} episodes of about {probe.episode_mean:,.0f} steps ended"
     if not probe.episodes:

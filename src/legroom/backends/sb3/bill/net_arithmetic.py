@@ -27,9 +27,9 @@ from legroom.environments.images import is_image
 from legroom.model.evidence import NetTrace
 from legroom.model.facts import spaces_of
 from legroom.model.footprint import Known, Phase
-from legroom.model.layers import Net, linear, mlp
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES, BoxSpace, DictSpace, Space
+from legroom.model.workload import Net, linear, mlp
 
 BFLOAT16 = 2
 REDUCTION = 4 << 20  # partial sums of a bias' gradient over a large batch, on a card (`device.cuda_reduce`)

@@ -1,4 +1,4 @@
-"""The layers and extractors of SB3 as sizes (`model.layers`).
+"""The layers and extractors of SB3 as sizes (`model.workload`).
 
 Mirrors common/torch_layers.py of stable-baselines3 2.9.2.
 """
@@ -6,8 +6,8 @@ Mirrors common/torch_layers.py of stable-baselines3 2.9.2.
 import math
 from typing import Any
 
-from legroom.model.layers import Net, convolutions
 from legroom.model.spaces import BoxSpace, Space
+from legroom.model.workload import Net, convolutions
 
 NATURE_CNN = ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0))  # out channels, kernel, stride, padding
 

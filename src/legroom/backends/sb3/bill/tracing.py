@@ -73,9 +73,14 @@ class Job:
 
 
 def look(
-    runs: Sequence[Run], devices: Sequence[DeviceName], machine: Machine, mode: Mode, values: Values = "refuse"
+    runs: Sequence[Run],
+    devices: Sequence[DeviceName],
+    machine: Machine,
+    mode: Mode,
+    values: Values = "refuse",
+    progress: object = None,
 ) -> list[Look]:
-    """Return what is known of the runs' networks and updates, in order; `values` is what code gets that reads one.
+    """Return what is known of the runs' networks and updates, in order; see `BackendPredictor`.
 
     Raises:
         MissingExtra: mode `trace` without the libraries.

@@ -23,10 +23,9 @@ from legroom.checking.rule_helpers import N_ENVS, ROLLOUT, of_ram, ram_limit, ru
 from legroom.fitting.grow import largest
 from legroom.model.facts import n_workers, spaces_of
 from legroom.model.footprint import Phase, Place
-from legroom.model.rule import Found
+from legroom.model.rule import Found, Key, Subject, SubjectRun
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES, BoxSpace, leaves
-from legroom.model.subject import Key, Subject, SubjectRun
 from legroom.model.verdict import fits, refused_array
 from legroom.predicting.predict import add_up
 from legroom.units import format_fine_size as size

@@ -12,8 +12,7 @@ from legroom.backends.sb3.stored import rollout_rows, stores_leanly
 from legroom.checking.locating import value_fix
 from legroom.checking.rule_helpers import BATCH_SIZE, N_ENVS, N_STEPS, ROLLOUT, counts_known, run_rule
 from legroom.model.facts import episode_limit
-from legroom.model.rule import Found
-from legroom.model.subject import Key, Subject, SubjectRun
+from legroom.model.rule import Found, Key, Subject, SubjectRun
 from legroom.reading.constants import drafts
 from legroom.units import plural
 
