@@ -32,7 +32,7 @@ from legroom.serving.choices import choices, chosen_run, with_spaces
 from legroom.serving.controls import controls_of, turned_settings
 from legroom.serving.following import told_of
 from legroom.serving.guard import Refused
-from legroom.serving.questions import Here, Place, parse_json, place_asked, place_options, plain_run, run_asked
+from legroom.serving.questions import Here, parse_json, place_asked, place_options, plain_run, run_asked
 from legroom.serving.recognising import command_in, recognise
 from legroom.units import format_size
 
@@ -139,6 +139,9 @@ def _start(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
     """What the page begins with: this machine, the known cards, the named runs and those it was started with."""
     machine = here.machine()
     started = [run_asked(each) for each in list(own["started"].values())[: planning.MOST_RUNS]]
+    plan = None
+    with suppress(BadInput):  # there are none, or they cannot be predicted: said when they are asked about
+        plan = planning.plan_answer(started, place_asked({}, machine), {})
     return JSON, _text({
         "version": __version__,
         "machine": {
@@ -152,19 +155,11 @@ def _start(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
         ],
         "started": list(own["started"]),
         "shown": [shown(run) for run in started],
-        "plan": _plan_or_none(started, place_asked({}, machine)) if started else None,  # drawn without asking again
+        "plan": plan,  # drawn without asking again
         "choices": choices(),
         "folders": own["folders"],
         "roots": own["roots"],
     })  # fmt: skip
-
-
-def _plan_or_none(runs: Sequence[Run], where: Place) -> dict[str, Any] | None:
-    """Return the plan; None where the runs cannot be predicted, which is said when they are asked about."""
-    try:
-        return planning.plan_answer(runs, where, {})
-    except BadInput:
-        return None
 
 
 def _named_run(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:

@@ -105,8 +105,6 @@ def is_space(value: Any) -> bool:
 def _box(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
     named = dict(zip(("low", "high", "shape", "dtype"), args, strict=False)) | kwargs
     shape, dtype = named.get("shape"), named.get("dtype", "float32")
-    if isinstance(shape, NotKnown | Symbol):
-        return None
     if shape is None:  # then the bounds are arrays
         bound = named.get("high", named.get("low"))
         if isinstance(bound, list) and all(is_plain(v) for v in bound):
