@@ -1,7 +1,7 @@
 """What stepping robots in chunks and remat of the loss save, predicted from a calibration without them.
 
 The temporaries of a training step with the knob turned, as XLA itself plans them, beside what is estimated before
-anybody has compiled it so (`backends/brax/scaling.py`), and beside the step without the knob.
+anybody has compiled it so (`backends/brax/calibration.py`), and beside the step without the knob.
 
     python -m bench.brax_knobs      # some five minutes on two cores
 """
@@ -12,9 +12,9 @@ import sys
 from bench.brax_memory import MB, with_setting
 from bench.results import write_section
 from legroom.backends.brax.asking import ask_compiler
+from legroom.backends.brax.calibration import known_of
 from legroom.backends.brax.items import SCALED_ERROR
 from legroom.backends.brax.plans import Sizes, sizes_of
-from legroom.backends.brax.scaling import known_of
 from legroom.fitting.changes import with_settings
 from legroom.reading import read
 

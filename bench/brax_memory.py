@@ -22,8 +22,8 @@ from typing import Any
 
 from bench.results import write_section
 from legroom.backends.brax.asking import calibrate
+from legroom.backends.brax.calibration import known_of
 from legroom.backends.brax.plans import Sizes, sizes_of
-from legroom.backends.brax.scaling import known_of
 from legroom.fitting.changes import with_settings
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.tiers import tiers
@@ -86,13 +86,13 @@ def memory_rows(
 ) -> tuple[list[list[str]], list[float], list[float]]:
     """Return a row per setting, the errors of (a) where it counts, and those of (b)."""
     known = known_of(run)
-    assert known is not None
+    assert known is not None and known.plan.step is not None
     rows, running, compiling = [], [], []
     for sizes in settings:
         one = with_setting(run, sizes)
         bill = predict(one, MACHINE, mode="arithmetic", device="cpu")
         real = measured(one, keep)
-        temporaries = known.step.nbytes(sizes_of(one))
+        temporaries = known.plan.step.nbytes(sizes_of(one))
         error, host = growth(bill) / real["growth"] - 1, known.calibration.compiled_nbytes / real["compiled"] - 1
         counts = real["growth"] >= LEAST_GROWTH
         running += [abs(error)] if counts else []

@@ -95,7 +95,7 @@ def help_processor_s(name: str, folder: Path) -> float:
 
 
 def main() -> None:
-    from legroom.cli.main import COMMANDS as NAMES
+    from legroom.cli.main import SUMMARIES as NAMES
 
     rows, slow = [], 0
     with tempfile.TemporaryDirectory(prefix="first-output-") as name:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import write_section
-from legroom.device.xla_target import plugin_missing, target_text
 from legroom.machine.gpu_table import find_gpu
+from legroom.xla.target import plugin_missing, target_text
 
 CARD = "RTX 4090"
 KEPT = Path("build/jax_programs.json").absolute()

@@ -1,8 +1,8 @@
 """Start a cluster of several nodes on this machine, train on it, and measure every node from outside.
 
-What is measured is what the sum of PSS would be on a node of its own (`legroom.cluster.node_memory`): anonymous memory
-of its processes, each library's pages once per node, and what exists of its object store. Processes are attributed by
-raylet; the largest sum seen counts, sampled every 50 ms, with the files' pages at the end, since those only grow.
+What is measured is what the sum of PSS would be on a node of its own: anonymous memory of its processes, each library's
+pages once per node, and what exists of its object store. Processes are attributed by raylet; the largest sum seen
+counts, sampled every 50 ms, with the files' pages at the end, since those only grow.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.object_store import store_nbytes
-from legroom.cluster.node_memory import anonymous_nbytes, node_memory
 from legroom.machine.tree import descendants
 from legroom.model.run import Run
 
+PROC, KIB, SHARED_MEMORY = Path("/proc"), 1024, ("/dev/shm/", "/memfd:")
 INTERVAL_S = 0.05
 TIMEOUT_S = 1200  # a busy machine takes minutes to start a cluster
 ROOT = Path(__file__).parents[1]
@@ -94,7 +94,7 @@ def _watch(child: subprocess.Popen[str]) -> list[Measured]:
         sampler.join()
     for node, found in zip(told, measured, strict=True):
         pids = _pids(node)
-        found.files = node_memory(pids).files
+        found.files = mapped_nbytes(pids)
         found.peak += found.files
         for pid in pids:
             role = _role(pid)
@@ -143,3 +143,42 @@ def _end(child: subprocess.Popen[str]) -> None:
         except ProcessLookupError:
             continue
     child.wait()
+
+
+def mapped_nbytes(pids: Iterable[int], *, proc: Path = PROC) -> int:
+    """Return the bytes of mapped files: of every file, as many as the process with the most of them has."""
+    files: dict[str, int] = {}
+    for pid in pids:
+        for path, nbytes in file_pages(pid, proc=proc).items():
+            files[path] = max(files.get(path, 0), nbytes)
+    return sum(files.values())
+
+
+def anonymous_nbytes(pid: int, *, proc: Path = PROC) -> int:
+    """Return the anonymous bytes of one process, those shared with a forked one by half."""
+    try:
+        lines = (proc / str(pid) / "smaps_rollup").read_bytes().splitlines()
+    except OSError:
+        return 0
+    fields = {name: int(rest.split()[0]) * KIB for name, _, rest in (line.partition(b":") for line in lines[1:])}
+    return fields.get(b"Pss_Anon", fields.get(b"Anonymous", 0))
+
+
+def file_pages(pid: int, *, proc: Path = PROC) -> dict[str, int]:
+    """Return the resident, unwritten bytes of every file that a process maps; shared memory is none of them."""
+    found: dict[str, int] = {}
+    try:
+        text = (proc / str(pid) / "smaps").read_text()
+    except OSError:
+        return found
+    path, resident = "", 0
+    for line in text.splitlines():
+        name, *rest = line.split(None, 5)
+        if not name.endswith(":"):
+            path = rest[4] if len(rest) > 4 and rest[4].startswith("/") else ""
+            path = "" if path.startswith(SHARED_MEMORY) else path
+        elif path and name == "Rss:":
+            resident = int(rest[0]) * KIB
+        elif path and name == "Anonymous:":  # pages of a private mapping that were written to
+            found[path] = found.get(path, 0) + resident - int(rest[0]) * KIB
+    return found

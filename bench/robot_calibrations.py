@@ -15,10 +15,10 @@ from pathlib import Path
 
 from legroom.backends.brax.asking import ask_for_plan, calibrate
 from legroom.backends.brax.calibration import SHIPPED, calibration_places, plan_file, read_plan, save_calibration
-from legroom.device.xla_target import plugin_missing
 from legroom.machine.cache import write_json
 from legroom.machine.gpu_table import find_gpu
 from legroom.reading import read
+from legroom.xla.target import plugin_missing
 
 # one run per set of networks; other networks are estimated from the last
 RUNS = ("robot:quick", "robot:default")

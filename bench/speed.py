@@ -19,7 +19,7 @@ from bench.results import write_section
 
 PYTHON = sys.executable
 LEGROOM = str(Path(PYTHON).parent / "legroom")
-IMPORTS = [PYTHON, "-c", "import pydantic, rich, yaml, typer"]
+IMPORTS = [PYTHON, "-c", "import pydantic, yaml"]
 HEAVY_IMPORTS = [PYTHON, "-c", "import torch, stable_baselines3"]
 ARITHMETIC = [LEGROOM, "predict", "mine:full", "--mode", "arithmetic"]
 TRACED = [

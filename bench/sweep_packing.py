@@ -31,7 +31,7 @@ import ray
 from bench.results import write_section
 from legroom.cluster.session import ray_session
 from legroom.machine.tree import tree_memory
-from legroom.sweeping.ray_trial import run_trial
+from legroom.sweeping.ray_sweep import run_trial
 from legroom.sweeping.sweep_folder import PLAN, SweepFolder
 
 COMMAND = "python -m bench.sweep_packing"

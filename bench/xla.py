@@ -20,13 +20,13 @@ from typing import Any
 
 from bench.results import write_section
 from legroom.backends.brax.asking import ask_compiler, ask_for_plan
+from legroom.backends.brax.calibration import known_of
 from legroom.backends.brax.items import CARD_ERROR, UNEVEN_ERROR
-from legroom.backends.brax.plans import GAP_NBYTES, Sizes, is_even, with_sizes
-from legroom.backends.brax.scaling import known_for
-from legroom.device.xla_target import plugin_missing, target_text
+from legroom.backends.brax.plans import GAP_NBYTES, Sizes, with_sizes
 from legroom.machine.gpu_table import find_gpu
 from legroom.model.run import Run
 from legroom.reading import read
+from legroom.xla.target import plugin_missing, target_text
 
 KEPT = Path("build/xla.json")
 MEDIAN, WORST = 0.03, 0.10
@@ -135,7 +135,7 @@ def tell(text: str) -> None:
 def predicted(name: str, card_name: str, sizes: Sizes) -> tuple[float, float]:
     """Return the temporaries, and how far off the bill allows them to be."""
     card, run = find_gpu(card_name), with_sizes(base_run(name), sizes)
-    known = known_for(run, card.as_gpu()) if ":" in name else None
+    known = known_of(run, "cuda", card.as_gpu()) if ":" in name else None
     if known is None:
         place = KEPT.parent.absolute() / f"xla-{name.replace(':', '-').replace(' ', '-')}.json"
         plan = ask_for_plan(base_run(name), card, place=place, progress=tell)
@@ -143,7 +143,7 @@ def predicted(name: str, card_name: str, sizes: Sizes) -> tuple[float, float]:
         plan = known.plan
     assert plan.step is not None
     said = plan.step.nbytes(sizes)
-    share = max(CARD_ERROR, plan.deviation, 0.0 if is_even(sizes) else UNEVEN_ERROR)
+    share = max(CARD_ERROR, 0.0 if sizes.is_asked else UNEVEN_ERROR)
     return said, share * said + GAP_NBYTES
 
 

@@ -1,6 +1,6 @@
 """`python -m legroom` is the command `legroom`; use `python -P -m legroom` in a folder that others can write to.
 
-Without -P Python puts the working directory first, where a typer.py would be taken for typer. It is taken out again
+Without -P Python puts the working directory first, where a yaml.py would be taken for yaml. It is taken out again
 here, unless this package lies in it; but a legroom.py there has been imported by then.
 """
 

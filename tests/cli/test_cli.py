@@ -9,7 +9,6 @@ import pytest
 from tests.cli.in_process import legroom
 from tests.cli.wrong_inputs import FURTHER, HELD_OUT, SEEN, write_files
 
-from legroom.cli.main import COMMANDS
 from legroom.named_runs import run_names
 
 HEAVY = ("torch", "gymnasium", "stable_baselines3", "jax", "ray", "numpy", "scipy", "matplotlib")
@@ -21,34 +20,37 @@ def predict_json(*arguments: str, code: int = 0) -> dict:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_with_examples(command: str) -> None:
-    done = legroom(command, "--help")
-    assert done.returncode == 0
-    assert f"legroom {command}" in done.stdout
-
-
-def test_help_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; sys.argv = ['legroom', '--help']\n"
-        "from legroom.cli.main import main\n"
-        "try: main()\nexcept SystemExit: pass\n"
-        f"print([m for m in {HEAVY} if m in sys.modules], file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.strip() == "[]"
-
-
-def test_an_arithmetic_prediction_imports_nothing_heavy_and_nothing_that_the_run_names() -> None:
+@pytest.mark.parametrize("words", [
+    ["--help"], ["check", "mine:full"], ["explain", "-"], ["predict", "mine:full", "--mode", "arithmetic"],
+    ["fit", "mine:full", "--ram", "8GiB", "--mode", "arithmetic"],
+], ids=" ".join)  # fmt: skip
+def test_help_and_arithmetic_import_nothing_heavy_and_nothing_that_a_run_names(words: list[str]) -> None:
     names = (*HEAVY, "legroom_workloads.mine.nets")
     code = (
-        "import sys; sys.argv = ['legroom', 'predict', 'mine:full', '--mode', 'arithmetic']\n"
+        f"import sys; sys.argv = ['legroom', *{words}]\n"
         "from legroom.cli.main import main\n"
         "try: main()\nexcept SystemExit: pass\n"
         f"print([m for m in {names} if m in sys.modules], file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, input="Killed\n")
     assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "fits"),
+    [
+        (("mine:small", "--ram", "2GiB"), True),
+        (("mine:small", "--ram", "200MiB"), False),
+        (("gameboy:default", "--gpu", "RTX 4070"), True),
+        (("gameboy:default", "--vram", "2GiB"), False),
+        (("gameboy:default", "--device", "cuda"), None),  # without a GPU's budget the verdict is open
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, tuple) else "",
+)
+def test_a_budget_decides_the_verdict_and_the_exit_code(words: tuple[str, ...], fits: bool | None) -> None:
+    (run,) = predict_json(*words, "--mode", "arithmetic", code=1 if fits is False else 0)["runs"]
+    assert run["fits"] is fits
+    assert run["gpu"] is None or set(run["gpu"]) >= {"peak", "band", "allocator"}
 
 
 def test_the_host_peak_can_be_recomputed_from_the_items() -> None:
@@ -70,25 +72,6 @@ def test_the_run_that_died_needs_twice_the_105_gib_of_its_error_message() -> Non
     assert done.returncode == 1
     assert done.stdout.count("104.7 GiB") == 2  # the rollout, and the copy of it
     assert done.stdout.startswith("Does not fit: needs up to 211.3 GiB of RAM, ")
-
-
-def test_a_budget_decides_the_exit_code() -> None:
-    assert legroom("predict", "mine:small", "--mode", "arithmetic", "--ram", "2GiB").returncode == 0
-    assert legroom("predict", "mine:small", "--mode", "arithmetic", "--ram", "200MiB").returncode == 1
-    assert predict_json("mine:small", "--mode", "arithmetic", "--ram", "200MiB", code=1)["runs"][0]["fits"] is False
-
-
-def test_a_gpu_budget_predicts_for_that_gpu() -> None:
-    (run,) = predict_json("gameboy:default", "--mode", "arithmetic", "--gpu", "RTX 4070")["runs"]
-    assert run["fits"] is True
-    assert set(run["gpu"]) >= {"peak", "band", "allocator"}
-    (run,) = predict_json("gameboy:default", "--mode", "arithmetic", "--vram", "2GiB", code=1)["runs"]
-    assert run["fits"] is False
-
-
-def test_without_a_gpu_budget_the_verdict_is_open() -> None:
-    (run,) = predict_json("gameboy:default", "--mode", "arithmetic", "--device", "cuda")["runs"]
-    assert run["fits"] is None
 
 
 @pytest.mark.parametrize(
@@ -124,6 +107,11 @@ def test_a_broken_library_rule_is_shown_and_exits_1() -> None:
         (("predict", "mine:full", "--mode", "magic"), "arithmetic"),
         (("predict", "mine:full", "--cpu-only", "--gpu", "T4"), "--cpu-only"),
         (("predict", "mine:full", "--mode", "arithmetic", "--n-steps", "9000000000000000000"), "2**63"),
+        (("fit", "mine:full", "--ram", "lots"), "not a size"),
+        (("fit", "mine:full", "--tiers", "8,big"), "not a list of sizes"),
+        (("fit", "nine:full"), "did you mean"),
+        (("fit", "mine:full", "--device", "cuda", "--mode", "arithmetic"), "--vram"),
+        (("fit", "mine:full", "-o", "/nowhere/at/all.yaml", "--ram", "900GiB"), "there is no directory"),
         (("predict",), "RUN"),
         (("predikt", "mine:full"), "predikt"),
         *SEEN,
@@ -222,12 +210,6 @@ def test_what_a_backend_does_not_have_is_refused_and_not_priced_at_nothing(tmp_p
     assert done.returncode == 2
     assert "rllib" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_the_version_is_the_packages() -> None:
-    program = str(Path(sys.executable).parent / "legroom")  # as it is installed
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout == legroom("--version").stdout == "legroom 0.2.0\n"
 
 
 SCREENS = """

@@ -3,12 +3,14 @@
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from docs.generators.commands import command_parsers
 from tests.cli.in_process import legroom
 
-from legroom.cli.main import COMMANDS, WITH_PROGRAM
+from legroom.cli.commands import COMMANDS, WITH_PROGRAM
+from legroom.cli.main import SUMMARIES
+from legroom.cli.parsing import Command, options_of
 from legroom.named_runs import workloads
 from legroom.reading.workload_options import declared_options
 
@@ -39,30 +41,34 @@ def test_examples_come_before_options_and_begin_with_the_command(name: str) -> N
     assert lines.index("Examples:") < next(i for i, line in enumerate(lines) if line.startswith(("What  ", "Output  ")))
 
 
-def names_of(params: list) -> set[str]:
-    return {name for each in params for name in (*each.opts, *each.secondary_opts) if name.startswith("-")}
+def test_no_summary_is_cut_short_and_the_version_is_the_packages() -> None:
+    shown = legroom("--help", COLUMNS="80").stdout
+    assert all(summary in shown for summary in SUMMARIES.values())
+    program = str(Path(sys.executable).parent / "legroom")  # as it is installed
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == legroom("--version").stdout == "legroom 0.2.0\n"
+
+
+def names_of(command: type[Command]) -> set[str]:
+    return {name for each in options_of(command) for name in (*each.names, each.off) if name}
 
 
 @pytest.mark.parametrize(
-    ("name", "after", "parser"),
+    ("name", "after", "command"),
     [
-        *((name, [], parser) for name, parser in command_parsers().items()),
-        *((name, ["--"], parser) for name, parser in command_parsers(WITH_PROGRAM).items()),
+        *((name, [], command) for name, command in COMMANDS.items()),
+        *((name, ["--"], command) for name, command in WITH_PROGRAM.items()),
     ],
     ids=lambda each: each if isinstance(each, str) else "".join(each) if isinstance(each, list) else "",
 )
-def test_help_all_lists_every_option(name: str, after: list[str], parser) -> None:
+def test_help_all_lists_every_option(name: str, after: list[str], command: type[Command]) -> None:
     shown = legroom(name, "--help-all", *after).stdout
     words = set(shown.replace(",", " ").split())
-    assert names_of(parser.params) <= words
-    if "--set" in names_of(parser.params):
+    assert names_of(command) <= words
+    if "--set" in names_of(command):
         assert {option.name for _, option in declared_options()} <= words
     few = legroom(name, "--help", *after).stdout
-    assert ("--help-all" in few) == (len(few.splitlines()) < len(shown.splitlines()) and "rarely" in panels(parser))
-
-
-def panels(parser) -> str:
-    return " ".join(str(getattr(each, "rich_help_panel", "")) for each in parser.params)
+    assert ("--help-all" in few) == any(each.rare for each in options_of(command))
 
 
 def test_options_of_a_workload_are_shown_with_it_alone() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from in_process import legroom
 
-from legroom.cli.watch_history import remember_watched
+from legroom.cli.watch import remember_watched
 from legroom.machine.history import past_runs, remember_run
 from legroom.model.footprint import Peak, Phase
 from legroom.model.trace import Trace, Watched

@@ -5,12 +5,13 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from in_process import legroom
 
+from legroom.cli.commands import COMMANDS
+from legroom.cli.parsing import options_of
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.tiers import in_order
 from legroom.machine import probe
@@ -171,22 +172,11 @@ def test_printed_commands_are_about_the_run_that_was_asked_about(words: tuple[st
         asked = legroom("predict", name, *settings_of(words[2:]), *AS_PREDICTED, cwd=tmp_path)
         assert json.loads(again.stdout)["runs"][0]["host"] == json.loads(asked.stdout)["runs"][0]["host"]
         if command == "train":
-            train = {each for parameter in typer_parameters("train") for each in parameter.opts}
+            train = {each for one in options_of(COMMANDS["train"]) for each in one.names}
             assert {each for each in options if each.startswith("--")} <= {*train, "--data"}
 
 
 AS_PREDICTED = ["--mode", "arithmetic", "--json"]
-
-
-def typer_parameters(command: str) -> list[Any]:
-    """Return the options that a command takes."""
-    import typer.main
-
-    from legroom.cli.train import run
-
-    app = typer.Typer()
-    app.command(command)(run)
-    return list(typer.main.get_command(app).params)
 
 
 def settings_of(words: Sequence[str]) -> list[str]:

@@ -17,10 +17,12 @@ from typing import Any
 
 import pytest
 from docs.blocks import FILES, ROOT, Block, Session, Told, blocks_of, masked, pages, snippets_of, told_by
-from docs.generators.commands import command_parsers
 
-from legroom.cli.main import COMMANDS, WITH_PROGRAM, with_values
-from legroom.cli.overrides import rewrite_overrides, split_settings
+from legroom.cli.commands import COMMANDS, WITH_PROGRAM
+from legroom.cli.main import command_called
+from legroom.cli.overrides import split_settings
+from legroom.cli.parsing import Command, UsageError, options_of
+from legroom.cli.parsing import parse as parse_words
 from legroom.errors import BadInput
 from legroom.reading import read_all
 from legroom.reading.workload_options import declared_options, split_overrides
@@ -28,7 +30,6 @@ from legroom.reading.workload_options import declared_options, split_overrides
 SLOW = os.environ.get("LEGROOM_SLOW_DOCS") == "1"
 PAGES = pages()
 RUN_PAGES = [page for page in PAGES if any(SLOW or not block.slow for block in blocks_of(page))]
-PARSERS, PROGRAM_PARSERS = command_parsers(), command_parsers(WITH_PROGRAM)
 
 
 def name_of(page: Path) -> str:
@@ -81,29 +82,29 @@ def parse(told: Told) -> None:
         return
     name, *arguments = told.words
     assert name in COMMANDS, f"{told.where}: there is no command {name}"
-    parser = (PROGRAM_PARSERS if name in PROGRAM_PARSERS and "--" in arguments else PARSERS)[name]
-    if arguments in ([], ["--help"]):
+    if arguments == [] or "--help" in arguments or "--help-all" in arguments:
         return  # the command itself is meant
+    command = command_called(name, with_program="--" in arguments or "--with" in arguments)
+    if len(arguments) == 1 and arguments[0] in {each for one in options_of(command) for each in one.names}:
+        return  # an option is meant
     try:
-        context = parser.make_context(name, rewrite_overrides(with_values(arguments), parser.params))
-    except Exception as error:
-        if hasattr(error, "exit_code") and not hasattr(error, "format_message"):
-            return  # --help and its like
-        said = error.format_message() if hasattr(error, "format_message") else error
-        pytest.fail(f"{told.where}: legroom {' '.join(told.words)}: {said}")
-    check_runs(told, parser, context.params)
+        asked = parse_words(command, arguments)
+    except (UsageError, BadInput) as error:
+        pytest.fail(f"{told.where}: legroom {' '.join(told.words)}: {error}")
+    check_runs(told, asked)
 
 
-def check_runs(told: Told, parser: Any, given: dict[str, Any]) -> None:
-    settings = () if any("VALUE" in text for text in told.words) else given.get("settings") or ()
+def check_runs(told: Told, asked: Command) -> None:
+    given: Any = vars(asked)
+    settings = () if any("VALUE" in text for text in told.words) else given.get("settings", ())
     overrides, _ = split_overrides(split_settings(settings))  # files that options of a workload name need not be there
     if given.get("backend"):
         overrides.insert(0, ("backend", given["backend"]))
-    for parameter in parser.params:
-        if parameter.param_type_name != "argument" or parameter.metavar is None:
+    for argument in options_of(type(asked)):
+        if argument.names:
             continue
-        metavar, values = parameter.metavar, given.get(parameter.name) or ()
-        for value in (values,) if isinstance(values, str) else values:
+        metavar, values = argument.metavar, given[argument.field]
+        for value in (values,) if isinstance(values, str) else values if isinstance(values, list) else ():
             if value.rstrip(".").isupper():  # RUN, PATH: stands for one
                 continue
             if "RUN" in metavar or ("PATH" in metavar and ":" in value and not Path(value).exists()):
@@ -157,8 +158,8 @@ def test_options_of_commands_in_messages_exist() -> None:
     seen, wrong, of_workloads = 0, [], {option.name for _, option in declared_options()}
     for where, text in messages():
         for name, words in PRINTED.findall(text):
-            parsers = [each[name] for each in (PARSERS, PROGRAM_PARSERS) if name in each]
-            known = {option for parser in parsers for parameter in parser.params for option in parameter.opts}
+            commands = [each[name] for each in (COMMANDS, WITH_PROGRAM) if name in each]
+            known = {option for command in commands for one in options_of(command) for option in one.names}
             for word in words.split():
                 option = word.strip("'\"`.)").partition("=")[0]
                 if option.startswith("--") and option not in ("--", "--help", "--help-all"):

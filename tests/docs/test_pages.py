@@ -21,7 +21,7 @@ from legroom import __all__ as names
 from legroom.backends.base import all_knobs
 from legroom.backends.sb3.base_figures import SHIPPED_CPU, SHIPPED_CUDA
 from legroom.checking.rule_table import RULES
-from legroom.cli.main import COMMANDS
+from legroom.cli.main import SUMMARIES as COMMANDS
 from legroom.named_runs import workloads
 
 MOST_PICTURE, MOST_PICTURES = 160_000, 1_000_000

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from docs.blocks import ROOT
 
-from legroom.cli.main import COMMANDS
+from legroom.cli.main import SUMMARIES as COMMANDS
 
 ROADS = sorted((ROOT / "examples/roads").glob("*.sh"))
 STATIONS = {"predict", "fit", "train", "export"}

@@ -4,10 +4,9 @@ import shlex
 
 import pytest
 from explain_fixtures import EXPECTED, NAMES, text_of
-from typer.main import get_command
 
-from legroom.cli.main import _build
-from legroom.cli.overrides import rewrite_overrides
+from legroom.cli.main import command_called
+from legroom.cli.parsing import parse
 from legroom.explaining import Explanation, explain
 from legroom.explaining.causes import CAUSES
 from legroom.model.plan import PRICES
@@ -22,10 +21,8 @@ def assert_parses(command: str) -> None:
         assert words[0] in ("nvidia-smi", "docker"), command
         return
     assert words.count("--") <= 1, command
-    parser = get_command(_build(words[1], with_program="--" in words)).commands[words[1]]
-    given = rewrite_overrides(words[2:], parser.params) if "--set" in command else words[2:]
-    values = parser.make_context(words[1], given).params
-    for size in filter(None, (values.get("ram"), values.get("vram"))):
+    asked = parse(command_called(words[1], with_program="--" in words), words[2:])
+    for size in filter(None, (getattr(asked, "ram", None), getattr(asked, "vram", None))):
         assert parse_size(size) > 0
     assert "--" not in words or words[words.index("--") + 1 :], command
 

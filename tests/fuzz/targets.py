@@ -320,20 +320,20 @@ class _AnsweringHere:
 
     async def ask(self, path: str, query: Any, body: bytes, own: Any = None, gone: Any = None) -> Any:
         from legroom.serving.answering import response_to
-        from legroom.serving.answers import _answer
-        from legroom.serving.questions import Here
+        from legroom.serving.answers import answer
+        from legroom.serving.asked import LocalMachine
 
         asked = {"path": path, "query": dict(query), "body": body.decode("utf-8", "surrogateescape")}
-        told = _answer(asked if own is None else asked | {"own": own}, Here())
+        told = answer(asked if own is None else asked | {"own": own}, LocalMachine())
         assert told["status"] in (200, 400, 403, 404), told
         return response_to(path, told)
 
 
 async def _asked(method: str, path: str, query: bytes, body: bytes) -> None:
     from legroom.serving.app import Page
-    from legroom.serving.guard import Guard, Settings
+    from legroom.serving.guard import RequestGuard, ServerSettings
 
-    settings, sent = Settings(port=80), []
+    settings, sent = ServerSettings(port=80), []
     scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": query,
              "headers": [(b"host", b"localhost")], "scheme": "http", "server": ("localhost", 80)}  # fmt: skip
 
@@ -345,7 +345,7 @@ async def _asked(method: str, path: str, query: bytes, body: bytes) -> None:
 
     page = Page(settings)
     page._answering = _AnsweringHere()
-    await Guard(page, settings)(scope, receive, send)
+    await RequestGuard(page, settings)(scope, receive, send)
     assert sent[0]["status"] < 500, sent
 
 

@@ -23,7 +23,7 @@ from legroom.machine.child_process import import_path
 from legroom.model.files import seal
 from legroom.model.run import EnvSpec, Run
 from legroom.reading import read
-from legroom.sweeping.trial_plan import check_trust
+from legroom.sweeping.sweep_grid import check_trust
 
 LONGEST_S = 60.0  # on a machine that is busy with other things
 MOST_NBYTES = 300 << 20

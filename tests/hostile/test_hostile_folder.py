@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 NAMES = (
-    "legroom", "typer", "click", "rich", "pip", "numpy", "torch", "gymnasium", "stable_baselines3", "sb3_contrib",
+    "legroom", "yaml", "rich", "pip", "numpy", "torch", "gymnasium", "stable_baselines3", "sb3_contrib",
     "yaml", "psutil", "pydantic", "cloudpickle", "uvicorn", "ray", "jax", "brax", "tensorboard", "safetensors",
     "setuptools", "json", "tomllib", "ast", "dataclasses", "subprocess", "tempfile", "multiprocessing", "concurrent",
     "logging",
@@ -99,11 +99,11 @@ def test_no_command_imports_a_namesake_from_the_folder(folder: Path, command: st
 
 
 def test_python_m_legroom_takes_the_folder_out_of_its_path(folder: Path) -> None:
-    for name in ("legroom", "typer"):
+    for name in ("legroom", "yaml"):
         assert (folder / f"{name}.py").exists()
     (folder / "legroom.py").rename(folder / "legroom.py.aside")
     try:
         names, done = imported(folder, [sys.executable, "-m", "legroom"], "schema")
     finally:
         (folder / "legroom.py.aside").rename(folder / "legroom.py")
-    assert "typer" not in names and done.returncode == 0
+    assert "yaml" not in names and done.returncode == 0

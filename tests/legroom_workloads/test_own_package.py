@@ -19,11 +19,11 @@ OURS = ["mine", "fire", "ninja", "gameboy", "robot"]
 LAYERS = (8 * 9 + 8) + (16 * 8 * 9 + 16) + (16 * 5 * 15 * 64 + 64)  # two convolutions and a linear layer on 24×64 cells
 HEADS = 2 * 2 * (64 * 64 + 64) + (64 * 3 + 3) + (64 + 1)  # two towers of two layers, three actions, one value
 PAGE = """
-import json
-from legroom.serving.answers import OWN_ANSWERS
-from legroom.serving.questions import Here
-_, text = OWN_ANSWERS["/api/start"](b"", {}, Here(), {"started": {}, "folders": [], "roots": []})
-print(json.loads(text)["workloads"][-1])
+from legroom.serving.answers import ANSWERS, Question
+from legroom.serving.asked import LocalMachine
+own = {"started": {}, "folders": [], "roots": []}
+answer = ANSWERS["/api/start"](Question(b"", {}, LocalMachine(), own))
+print(answer["workloads"][-1])
 """
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from tests.machine.test_machine import write_machine
 
-from legroom.cli.options import chosen_budget
+from legroom.cli.budgets import chosen_budget
+from legroom.cli.commands import LimitOptions
 from legroom.machine import probe
 from legroom.machine.job_limits import Job, read_job
 from legroom.units import GIB, MIB
@@ -49,7 +50,7 @@ def test_a_limit_that_no_cgroup_has_is_the_budget(tmp_path: Path, monkeypatch):
     in_slurm(monkeypatch, "2048")
     machine = probe(write_machine(tmp_path))
     assert (machine.limit, machine.limit_origin) == (2 * GIB, "Slurm job 17, --mem=2048M")
-    budget = chosen_budget(machine, ram=None, vram=None, reserve="0%")
+    budget = chosen_budget(machine, LimitOptions())
     assert (budget.ram, budget.ram_origin) == (2 * GIB, "available in Slurm job 17")
 
 

@@ -11,11 +11,10 @@ from legroom.model.outcome import Moment
 from legroom.model.trace import Sample, Trace
 from legroom.reading import read
 from legroom.rendering import page
-from legroom.rendering.bars import bars_drawing
+from legroom.rendering.bars import KINDS, bars_drawing, kind_of
 from legroom.rendering.curves import curves_drawing
-from legroom.rendering.document import Bar, Bars, Curves, Document, Layer, Limit, Note, Section, Segment, Table
+from legroom.rendering.document import Bar, Bars, BarSegment, Curves, Document, Limit, Note, Section, Series, Table
 from legroom.rendering.item_text import bar_of, item_table
-from legroom.rendering.kinds import KINDS, kind_of
 from legroom.rendering.layout import draw, fit_columns
 from legroom.rendering.page import body, table_html, whole_page
 from legroom.rendering.prediction_text import footprint_document
@@ -29,7 +28,7 @@ def bars(drawn: list[Bar], limits: tuple[Limit, ...] | list[Limit] = (), own: in
 
 
 def reward(points: list[tuple[float, float]]) -> str:
-    layer = Layer("reward", "var(--trainer)", [y for _, y in points])
+    layer = Series("reward", "var(--trainer)", [y for _, y in points])
     return curves_drawing(Curves("reward", [x for x, _ in points], [layer], stacked=False, unit="number"))
 
 
@@ -61,8 +60,8 @@ def test_the_segments_of_a_bar_add_up_to_the_peak(name: str, device: str) -> Non
 
 def test_names_from_outside_cannot_break_out() -> None:
     hostile = '<script>alert("x")</script>&\'"'
-    bar = Bar(hostile, (Segment(f"rollout.{hostile}", MIB, hostile),), 0, 2 * MIB, hostile)
-    layers = [Layer(hostile, "var(--ink)", [1, 2])]
+    bar = Bar(hostile, (BarSegment(f"rollout.{hostile}", MIB, hostile),), 0, 2 * MIB, hostile)
+    layers = [Series(hostile, "var(--ink)", [1, 2])]
     marks = [Moment(0.5, "retreat", hostile)]
     table = Table([hostile, hostile], "lw")
     table.add(hostile, Note(hostile, "red"))
@@ -77,21 +76,21 @@ def test_names_from_outside_cannot_break_out() -> None:
 
 
 def test_a_limit_is_drawn_where_it_is_near_and_named_in_any_case() -> None:
-    bar = Bar("run", (Segment("rollout", GIB),))
+    bar = Bar("run", (BarSegment("rollout", GIB),))
     near, far = bars([bar], [Limit(2 * GIB, "RAM")]), bars([bar], [Limit(1000 * GIB, "RAM")])
     assert near.count('class="cap"') == 1 and "RAM: 2.0 GiB" in near
     assert far.count('class="cap"') == 0 and "RAM: 1000.0 GiB" in far
 
 
 def test_other_limits_are_named_only_where_they_are_on_the_scale() -> None:
-    bar = Bar("run", (Segment("rollout", GIB),))
+    bar = Bar("run", (BarSegment("rollout", GIB),))
     html = bars([bar], [Limit(2 * GIB, "mine"), Limit(1000 * GIB, "a card"), Limit(GIB, "another")])
     assert "mine: 2.0 GiB" in html and "another: 1.0 GiB" in html and "a card" not in html
     assert "mine: 1000.0 GiB, beyond this scale" in bars([bar], [Limit(1000 * GIB, "mine")])
 
 
 def test_the_scale_is_made_for_the_own_bar_and_a_far_longer_one_is_broken() -> None:
-    own, near, far = (Bar(str(n), (Segment("rollout", n * GIB),)) for n in (1, 3, 102))
+    own, near, far = (Bar(str(n), (BarSegment("rollout", n * GIB),)) for n in (1, 3, 102))
     widths = [
         float(rect.get("width", "").rstrip("%"))
         for rect in parsed(bars([own, near, far], own=0)).iter("rect")
@@ -104,7 +103,7 @@ def test_the_scale_is_made_for_the_own_bar_and_a_far_longer_one_is_broken() -> N
 
 
 def test_the_band_is_a_whisker_at_its_ends() -> None:
-    html = bars([Bar("run", (Segment("rollout", 100),), 50, 196)])  # the scale ends at 1.02 x 196 = 199.92
+    html = bars([Bar("run", (BarSegment("rollout", 100),), 50, 196)])  # the scale ends at 1.02 x 196 = 199.92
     ends = {line.get("x1") for line in parsed(html).iter("line") if line.get("class") == "whisker"}
     assert ends == {"25.010%", "98.039%"}
 
@@ -132,7 +131,7 @@ def test_items_are_coloured_by_what_they_are_for(item: str, kind: str) -> None:
 def test_a_timeline_shows_phases_the_prediction_its_limit_and_what_happened() -> None:
     times, phases = [0.0, 1.0, 2.0, 3.0], ["start", "collect", "update", "update"]
     html = curves_drawing(Curves(
-        "Host", times, [Layer("measured", "var(--ink)", [1 * GIB, 2 * GIB, 3 * GIB, 2 * GIB])],
+        "Host", times, [Series("measured", "var(--ink)", [1 * GIB, 2 * GIB, 3 * GIB, 2 * GIB])],
         phases=phases, predicted=[Peak(3 * GIB, 2 * GIB, 4 * GIB, Phase.UPDATE)], limit=Limit(5 * GIB, "RAM"),
         marks=[Moment(1.5, "retreat", "out of memory"), Moment(2.0, "checkpoint", "checkpoint at step 10")],
     ))  # fmt: skip
@@ -145,9 +144,9 @@ def test_a_timeline_shows_phases_the_prediction_its_limit_and_what_happened() ->
 
 
 def test_too_little_to_draw_is_nothing_and_much_stays_small() -> None:
-    assert curves_drawing(Curves("", [], [Layer("m", "red", [])])) == ""
+    assert curves_drawing(Curves("", [], [Series("m", "red", [])])) == ""
     assert reward([(1.0, 2.0)]) == "" and reward([(0, float("nan")), (1, 1)]) == ""
-    long = curves_drawing(Curves("long", range(100_000), [Layer("m", "red", [i % 977 for i in range(100_000)])]))
+    long = curves_drawing(Curves("long", range(100_000), [Series("m", "red", [i % 977 for i in range(100_000)])]))
     assert len(long) < 40_000
 
 

@@ -14,7 +14,7 @@ from legroom.rendering.training_display import (
     MemoryGauge,
     TrainingDisplay,
     TrainingView,
-    display_for,
+    can_be_live,
     gauge_bar,
     picture,
     progress_line,
@@ -133,13 +133,12 @@ class Terminal(io.TextIOWrapper):
     ],
 )
 def test_it_is_live_only_where_that_can_be_seen(stream, environ, live):
-    display = display_for(stream, "mine:small", 100, host_predicted=PREDICTED, environ=environ)
-    assert display.live is live
+    assert can_be_live(stream, environ) is live
 
 
 def test_the_live_display_draws_and_keeps_lines_that_are_said():
     stream = Terminal()
-    with display_for(stream, "mine:small", 100_000, host_predicted=PREDICTED, environ={"TERM": "xterm"}) as display:
+    with TrainingDisplay(make_view(), stream, live=True) as display:
         display.say("resuming from step 600 [exact]")
         display.progress(message(600, 1.0, reward=0.5))
         display.memory(MemorySample(1.0, 612 * MIB, None, "collect"))
@@ -199,7 +198,7 @@ def test_memory_is_coloured_by_how_close_it_is():
 def test_lines_in_a_pipe_cost_no_heavy_import():
     code = (
         "import sys, legroom.rendering.training_display as t, legroom.rendering.outcome_text\n"
-        "t.display_for(sys.stderr, 'x', 1, environ={}).say('hello')\n"
+        "t.TrainingDisplay(t.TrainingView('x', 1, host=t.MemoryGauge('host'), gpu=None), sys.stderr).say('hello')\n"
         "print(sorted({'rich', 'pydantic', 'numpy'} & set(sys.modules)))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

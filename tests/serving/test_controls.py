@@ -8,8 +8,8 @@ from legroom.backends.base import all_algorithms
 from legroom.model.run import MemorySpec
 from legroom.named_runs import run_names
 from legroom.reading import read, run_from_dict
+from legroom.serving.asked import plain_run
 from legroom.serving.controls import control_by_key
-from legroom.serving.questions import plain_run
 
 NO_SETTINGS = {
     "rollout_buffer_class", "rollout_buffer_kwargs", "replay_buffer_class", "replay_buffer_kwargs", "action_noise",

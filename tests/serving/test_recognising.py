@@ -8,8 +8,7 @@ import pytest
 
 from legroom.backends.base import all_algorithms
 from legroom.errors import BadInput
-from legroom.serving.choices import ENVIRONMENTS, chosen_run, with_spaces
-from legroom.serving.recognising import command_in, recognise
+from legroom.serving.asked import ENVIRONMENTS, chosen_run, command_in, recognise, with_spaces
 
 SCRIPT = "from stable_baselines3 import PPO\nPPO('MlpPolicy', 'CartPole-v1', n_steps=512).learn(1_000)\n"
 YAML = "algo: DQN\nenv: {id: CartPole-v1}\n"

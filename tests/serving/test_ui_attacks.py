@@ -22,7 +22,7 @@ from bench.ui_server import LEGROOM, serving, start
 from legroom.errors import BadInput
 from legroom.serving import server as server_module
 from legroom.serving.answering import Answering
-from legroom.serving.guard import Refused
+from legroom.serving.guard import RequestRefused
 
 CARRIER = 'a:\n  n_timesteps: 1e5\n  policy: MlpPolicy\n  policy_kwargs: "dict(net_arch={})"\n'
 TEXTS = {
@@ -142,7 +142,7 @@ def test_requests_whose_clients_have_gone_are_not_worked_out():
             await answering.end()
 
     dropped, answer, children = asyncio.run(asked())
-    assert {(type(each), each.status) for each in dropped} == {(Refused, 408)}
+    assert {(type(each), each.status) for each in dropped} == {(RequestRefused, 408)}
     assert (answer.status_code, answer.body, children) == (200, b"done", 1)
 
 

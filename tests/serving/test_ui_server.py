@@ -13,7 +13,7 @@ from bench.ui_requests import GOOD, malformed
 from bench.ui_server import LEGROOM, Server, serving, start
 
 from legroom.installing import install_command
-from legroom.serving.guard import Guard, Settings
+from legroom.serving.guard import RequestGuard, ServerSettings
 
 MOST_RSS = 70_000_000
 SPY = "import pathlib, os; pathlib.Path(os.environ['SPY_FILE']).write_text('imported')\n"
@@ -161,7 +161,7 @@ def test_a_request_with_two_hosts_is_refused(server, hosts):
 
 
 def test_port_80_may_be_left_out():
-    guard = Guard(None, Settings(port=80))
+    guard = RequestGuard(None, ServerSettings(port=80))
     assert [guard._is_ours(host) for host in ("127.0.0.1", "[::1]:80", "127.0.0.1:", "evil.com")] == [
         True,
         True,

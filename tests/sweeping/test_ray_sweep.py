@@ -11,8 +11,7 @@ pytest.importorskip("ray")
 from legroom.model.footprint import Peak
 from legroom.model.outcome import MemorySample
 from legroom.reading import run_from_dict
-from legroom.sweeping.ray_sweep import MOST_RUNS, Book
-from legroom.sweeping.ray_trial import _Watch
+from legroom.sweeping.ray_sweep import MOST_RUNS, Book, _Watch
 from legroom.sweeping.sweep_folder import Live, SweepFolder
 from legroom.sweeping.trial import WORKER_NBYTES, Trial
 from legroom.training.run_folder import Predicted
@@ -55,7 +54,7 @@ def test_a_failure_that_is_none_of_memory_is_not_repeated(tmp_path: Path) -> Non
     book = Book(_trials(2), SweepFolder(tmp_path), MOST)
     book.take()
     book.ended(0, _end("failed", 100 * MIB))
-    assert book.failed == {0}
+    assert book.numbers("failed") == {0}
     following = book.take()
     assert following is not None and following["number"] == 1
 
@@ -66,7 +65,7 @@ def test_a_trial_that_never_fits_is_given_up(tmp_path: Path) -> None:
         assert book.take() is not None
         book.ended(0, None)  # its worker was killed
     assert book.take() is None
-    assert book.failed == {0}
+    assert book.numbers("failed") == {0}
     (result,) = book.results()
     assert (result.status, result.reason, result.runs) == ("failed", "its Ray worker was killed", MOST_RUNS)
 
@@ -78,7 +77,7 @@ def test_a_whole_node_is_the_most(tmp_path: Path) -> None:
     task = book.take()
     assert task is not None and task["requested"] == 500 * MIB
     book.ended(0, _end("stopped", 490 * MIB, exceeded=True))
-    assert book.failed == {0}
+    assert book.numbers("failed") == {0}
 
 
 def test_memory_of_a_trial_is_counted_as_it_was_requested(tmp_path: Path) -> None:
@@ -101,6 +100,6 @@ def test_a_resumed_sweep_remembers_what_was_measured(tmp_path: Path) -> None:
     folder = SweepFolder(tmp_path)
     folder.trial(0).path.mkdir(parents=True)
     Live(nbytes=0, peak=300 * MIB, requested=240 * MIB + WORKER_NBYTES, runs=1).write(folder.trial(0))
-    first, second = (Book(_trials(2), folder, MOST).requested(number) for number in (0, 1))
+    first, second = (each.requested for each in Book(_trials(2), folder, MOST).asking.values())
     assert first == 330 * MIB + WORKER_NBYTES
     assert second == 240 * MIB + WORKER_NBYTES

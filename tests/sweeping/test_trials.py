@@ -14,8 +14,8 @@ from legroom.model.run import Run
 from legroom.reading import run_from_dict
 from legroom.sweeping.grid import Point, parse_parameters
 from legroom.sweeping.sweep_folder import Live, SweepFolder
+from legroom.sweeping.sweep_grid import make_trials
 from legroom.sweeping.trial import WORKER_NBYTES, Sweep, Trial, TrialResult
-from legroom.sweeping.trial_plan import make_trials
 from legroom.training.run_folder import Predicted
 
 MIB = 1 << 20

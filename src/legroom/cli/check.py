@@ -1,81 +1,188 @@
-"""`legroom check PATH...`: what is wrong with configurations and scripts, and what only looks so.
-
-Only the options are here: help and a press of TAB need no rules (`check_steps`).
-"""
+"""`legroom check PATH...`: what is wrong with configurations and scripts, and what only looks so."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-import typer
+from legroom.checking.check import check, chosen_rules, find_rule
+from legroom.checking.fixing import applied, fix_file
+from legroom.cli.budgets import chosen_budget, place_of
+from legroom.cli.commands import CheckCommand
+from legroom.cli.output import check_writable, write_text
+from legroom.cli.overrides import repeated, split_settings
+from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
+from legroom.model.footprint import Finding
+from legroom.model.rule import Checked, Fix
+from legroom.named_runs import workloads
+from legroom.reading.constants import walked_settings
+from legroom.reading.project_file import read_project
+from legroom.reading.yamls import parse_yaml
+from legroom.rendering.console import JSON_VERSION, document, say
+from legroom.rendering.findings_text import (
+    check_document,
+    check_json,
+    fixes_text,
+    github_text,
+    rule_text,
+    rules_text,
+    sarif_text,
+)
 
-from legroom.cli import check_options, options
-from legroom.cli.help import OUTPUT, WHAT, rarely
-from legroom.cli.writing import Force
+_NUMBER = re.compile(r"\d[\d,._]*")
+Known = tuple[str, str, str]
+FixedFile = tuple[str, list[Fix], str]  # path, fixes made, the change as a diff
 
 
-def run(
-    paths: Annotated[
-        list[str] | None, typer.Argument(metavar="PATH...", help="train.py, run.yaml, ppo.yml, a folder, mine:full")
-    ] = None,
-    cpu_only: options.CpuOnly = False,
-    ram: options.Ram = None,
-    vram: options.Vram = None,
-    gpu: options.GpuName = None,
-    reserve: options.Reserve = "0%",
-    select: Annotated[
-        list[str] | None, typer.Option(metavar="RULES", help="Only these rules, e.g. LR002,no-effect.")
-    ] = None,
-    ignore: Annotated[list[str] | None, typer.Option(metavar="RULES", help="All rules but these.")] = None,
-    fix: Annotated[
-        bool, typer.Option("--fix", rich_help_panel=OUTPUT, help="Apply mechanical fixes to the files.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", rich_help_panel=OUTPUT, help="With --fix: only show the changes.")
-    ] = False,
-    like: options.Like = None,
-    settings: options.Settings = None,
-    explain_rule: Annotated[
-        str | None,
-        typer.Option(
-            "--explain-rule",
-            "--rule",
-            metavar="RULE",
-            rich_help_panel=rarely(WHAT),
-            help="Explain a rule: what it finds, and why.",
-        ),
-    ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", rich_help_panel=OUTPUT, help="Also list what is fine, and why.")
-    ] = False,
-    list_rules: Annotated[bool, typer.Option("--list", rich_help_panel=OUTPUT, help="List the rules.")] = False,
-    baseline: check_options.Baseline = None,
-    write_baseline: check_options.WriteBaseline = None,
-    force: Force = False,
-    form: check_options.FormatOption = check_options.Format.TEXT,
-    json: options.Json = False,
-) -> int:
-    """Find mistakes in a configuration or training script, worst first. Nothing is executed.
-
-    Run files, zoo and brax YAML are parsed; Python is read by its syntax tree. Exit code 1: there are errors or
-    warnings. The comment `# legroom: ignore[LR012]` suppresses a finding. [tool.legroom] in the nearest pyproject.toml
-    may set ignore, ram, vram, gpu and baseline.
-
-    \b
-    legroom check train.py --ram 32GiB --vram 16GiB
-    legroom check --explain-rule LR012
-
-    \b
-    legroom check constants.py --like gameboy:default
-    legroom check configs/ --select minibatch-does-not-divide
-    legroom check brax.yaml --fix --dry-run
-    legroom check . --format sarif --baseline legroom-baseline.json
-    """
-    from legroom.cli.check_steps import Asked, carry_out
-
-    return carry_out(
-        Asked(
-            paths, cpu_only, ram, vram, gpu, reserve, select, ignore, fix, dry_run, like, settings, explain_rule,
-            everything, list_rules, check_options.Format.JSON if json else form, baseline, write_baseline, force,
-        )
+def run(asked: CheckCommand) -> int:
+    if asked.rule is not None or asked.list_rules:
+        say(rule_text(find_rule(asked.rule)) if asked.rule is not None else rules_text(chosen_rules()))
+        return EXIT_GOOD
+    if not asked.paths:
+        raise BadInput("no path given", hint="legroom check train.py")
+    if asked.dry_run and not asked.fix:
+        raise BadInput("--dry-run shows what --fix would change", hint="give both")
+    paths, project = asked.paths, read_project(asked.paths[0])
+    asked.gpu = asked.gpu or (None if asked.vram else project.gpu)
+    asked.ram, asked.vram = asked.ram or project.ram, asked.vram or project.vram
+    baseline = asked.baseline
+    if baseline is None and project.baseline and project.folder is not None:
+        baseline = project.folder / project.baseline
+    machine, where = place_of(asked)
+    budget = chosen_budget(machine, asked)
+    if asked.cpu_only:
+        budget = replace(budget, vram=None, vram_origin="")
+    look = partial(
+        check, paths, machine=machine, budget=budget, select=_split(asked.select),
+        ignore=_split([*asked.ignore, *project.ignore]), like=asked.like, overrides=split_settings(asked.settings),
+        device="cpu" if where == "cpu" else None,
     )  # fmt: skip
+    checked, made = _fixed(look, paths, dry_run=asked.dry_run) if asked.fix else (look(), [])
+    if asked.write_baseline is not None:
+        count = write_baseline(asked.write_baseline, checked, force=asked.force)
+        say(f"written: {asked.write_baseline}, {count:,} findings")
+        return EXIT_GOOD
+    checked, dropped = (checked, 0) if baseline is None else without_known(checked, baseline)
+    repairs = list(_repairs(checked, repeated(asked.settings, like=asked.like))) if asked.fix else []
+    if asked.json or asked.format == "json":
+        known: dict[str, Any] = {} if baseline is None else {"in_baseline": dropped}
+        known |= {"repairs": repairs} if repairs else {}
+        say(document(check_json(checked) | _made_json(made, asked.dry_run) | known))
+    elif asked.format == "text":
+        told = [f"{dropped:,} findings are in the baseline {baseline}"] if dropped else []
+        found = check_document(checked, budget, everything=asked.everything)
+        fixes: list[Any] = [*repairs, ""] if repairs and not made else list(repairs)
+        fixes += fixes_text(made, checked, dry_run=asked.dry_run) if asked.fix and (made or not repairs) else ()
+        if fixes:
+            say(fixes)
+        say(replace(found, parts=[*found.parts, *told]))
+    else:
+        say(github_text(checked) if asked.format == "github" else sarif_text(checked, chosen_rules()))
+    return EXIT_FINDINGS if any(each.bad for each in checked) else EXIT_GOOD
+
+
+def _fixed(
+    look: Callable[[], list[Checked]], paths: list[str], *, dry_run: bool
+) -> tuple[list[Checked], list[FixedFile]]:
+    """Make the fixes of all files; return what a check says afterwards, and what was changed in each file.
+
+    A named run is legroom's own and stays as it is.
+    """
+    checked = look()
+    own = [each for each in checked if each.fixes and (each.path in paths or not _is_ours(each))]
+    made = [(each.path, *fix_file(each.path, each.fixes, dry_run=dry_run)) for each in own]
+    if not dry_run and any(fixes for _, fixes, _ in made):
+        checked = look()
+    return checked, made
+
+
+def _split(texts: list[str]) -> list[str]:
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+
+
+def _is_ours(each: Checked) -> bool:
+    """Return whether a file is that of a named run."""
+    return any(each.path == str(file) for workload in workloads() for file in workload.run_files().values())
+
+
+def _repairs(checked: list[Checked], again: list[str]) -> Iterator[str]:
+    """Yield for each named run that fixes would change the command that trains it repaired."""
+    for each in checked:
+        if each.subject is None or not each.fixes or not _is_ours(each):
+            continue
+        name, text = each.subject.runs[0].run.name, each.subject.text
+        old, new = (dict(walked_settings(parse_yaml(one)[0])) for one in (text, applied(text, each.fixes)[0]))
+        changed = [key for key, value in new.items() if not isinstance(value, dict) and old.get(key) != value]
+        settings = [word for key in changed for word in ("--set", f"{'.'.join(map(str, key))}={new[key]}")]
+        command = shlex.join(["legroom", "train", name, *again, *settings])
+        yield f"{name} is legroom's own and stays as it is; repaired: {command}"
+
+
+def _made_json(made: list[FixedFile], dry_run: bool) -> dict[str, Any]:
+    if not made:
+        return {}
+    fixes = [{"path": path, **asdict(fix)} for path, all_made, _ in made for fix in all_made]
+    return {"would_fix" if dry_run else "fixed": fixes}
+
+
+def write_baseline(file: Path, checked: Sequence[Checked], *, force: bool) -> int:
+    """Write the findings of a check; return how many.
+
+    Raises:
+        BadInput: the file cannot be written.
+    """
+    check_writable("--write-baseline", file, force=force)
+    counts = Counter(_known(finding, file) for each in checked for finding in each.findings)
+    entries = [{"path": p, "rule": r, "message": m, "count": n} for (p, r, m), n in sorted(counts.items())]
+    write_text("--write-baseline", file, json.dumps({"legroom": JSON_VERSION, "findings": entries}, indent=2) + "\n")
+    return counts.total()
+
+
+def without_known(checked: Sequence[Checked], file: Path) -> tuple[list[Checked], int]:
+    """Return the check without the findings that the baseline has, and how many those are.
+
+    A finding is known again by its file, its rule and its message without figures: what is above it may move, and a
+    figure of its message may change. As many as the baseline has are left out; one more of the same is new.
+
+    Raises:
+        BadInput: the file cannot be read.
+    """
+    left, new, dropped = _read(file), [], 0
+    for each in checked:
+        findings = []
+        for finding in each.findings:
+            key = _known(finding, file)
+            if left[key] > 0:
+                left[key] -= 1
+                dropped += 1
+            else:
+                findings.append(finding)
+        new.append(replace(each, findings=tuple(findings)))
+    return new, dropped
+
+
+def _known(finding: Finding, file: Path) -> Known:
+    path = Path(finding.path or "").resolve()
+    try:
+        name = path.relative_to(file.resolve().parent).as_posix()
+    except ValueError:
+        name = path.as_posix()
+    return name, finding.code, _NUMBER.sub("#", finding.message)
+
+
+def _read(file: Path) -> Counter[Known]:
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+        return Counter({(e["path"], e["rule"], e["message"]): int(e["count"]) for e in data["findings"]})
+    except OSError as error:
+        hint = f"legroom check . --write-baseline {file}"
+        raise BadInput(f"--baseline: {error.strerror}", path=file, hint=hint) from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise BadInput("--baseline: not a baseline", path=file, hint="write it with --write-baseline") from None

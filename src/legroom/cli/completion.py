@@ -10,17 +10,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from legroom.cli.commands import COMMANDS
+from legroom.cli.help import takes_runs
+from legroom.cli.parsing import Command, Option, options_of
 from legroom.errors import BadInput
 from legroom.model.files import write_whole
 from legroom.named_runs import run_names, workloads
 
 ASK = "--complete-words"  # what the scripts call us with: the words of the line, the one under the cursor last
 SHELLS = ("bash", "zsh", "fish")
-RUN_METAVARS = ("RUN", "RUN...", "ENV")
-# Known without importing them, which takes a fifth of a second; check takes files and named runs alike.
-TAKE_RUNS = ("predict", "fit", "train", "sweep", "profile", "ui", "check")
+RUN_METAVARS = ("RUN", "RUN...", "ENV", "PATH...")
 RUN_SUFFIXES = (".yaml", ".yml", ".py", ".json")
 OWN_OPTIONS = {
     "--help": "Show the help.",
@@ -80,47 +80,47 @@ FILES: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-def candidates(words: Sequence[str], summaries: Mapping[str, str], params: Any) -> Iterator[tuple[str, str]]:
+def candidates(words: Sequence[str], summaries: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield what the last of the words could become, each with what it is.
 
     Args:
         words: of the line, without `legroom`; the last one is under the cursor and may be empty.
         summaries: every command with a line about it.
-        params: gives the parameters of a command.
     """
     *before, word = words or [""]
-    for text, about in _all(before, word, summaries, params):
-        if text.startswith(word):
-            yield text, about
+    yield from ((text, about) for text, about in _all(before, word, summaries) if text.startswith(word))
 
 
-def _all(before: Sequence[str], word: str, summaries: Mapping[str, str], params: Any) -> Iterator[tuple[str, str]]:
+def _all(before: Sequence[str], word: str, summaries: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if not before:
         yield from OWN_OPTIONS.items() if word.startswith("-") else summaries.items()
-        return
-    if before[0] in ("--install-completion", "--show-completion"):
+    elif before[0] in ("--install-completion", "--show-completion"):
         yield from ((shell, "") for shell in SHELLS)
-        return
-    if before[0] not in summaries or "--" in before:  # after --, watch has somebody else's command
-        return
-    if not word.startswith("-") and not before[-1].startswith("-"):
-        yield from _runs(word) if before[0] in TAKE_RUNS else ()
-        return
-    options = {name: one for one in params(before[0]) for name in (*one.opts, *one.secondary_opts) if name[:1] == "-"}
+    elif before[0] in summaries and "--" not in before:  # after --, watch has somebody else's command
+        yield from _of_command(COMMANDS[before[0]], before, word)
+
+
+def _of_command(command: type[Command], before: Sequence[str], word: str) -> Iterator[tuple[str, str]]:
+    declared = options_of(command)
+    options = {name: one for one in declared for name in (*one.names, one.off)}
     asked = options.get(before[-1])
     if asked is not None and not asked.is_flag:
         yield from _values(asked, word)
     elif word.startswith("-"):
-        yield from ((name, (one.help or "").partition(". ")[0]) for name, one in options.items() if name[:2] == "--")
+        if takes_runs(declared):
+            from legroom.cli.overrides import shown_options  # only here: it brings the readers along
+
+            options |= {one.names[0]: one for one in shown_options(before[1:], everything=True)}
+        yield from ((name, one.help.partition(". ")[0]) for name, one in options.items() if name[:2] == "--")
         yield from ((name, OWN_OPTIONS[name]) for name in ("--help", "--help-all"))
-    else:  # after a flag
-        yield from _runs(word) if before[0] in TAKE_RUNS else ()
+    elif any(one.metavar in RUN_METAVARS for one in declared if not one.names):
+        yield from _runs(word)
 
 
-def _values(option: Any, word: str) -> Iterator[tuple[str, str]]:
+def _values(option: Option, word: str) -> Iterator[tuple[str, str]]:
     if option.metavar in RUN_METAVARS:
         yield from _runs(word)
-    yield from ((str(getattr(choice, "value", choice)), "") for choice in getattr(option.type, "choices", ()))
+    yield from ((choice, "") for choice in option.choices)
 
 
 def _runs(word: str) -> Iterator[tuple[str, str]]:

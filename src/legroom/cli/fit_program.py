@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
-from typing import Annotated
 
-import typer
-
-from legroom.cli import options, rehearse
-from legroom.cli.params import EXAMPLE, filled_in, places_in, read_params, run_text
-from legroom.cli.writing import Force, Html, check_writable, show
+from legroom.cli.commands import FitProgramCommand
+from legroom.cli.output import check_writable, show
+from legroom.cli.rehearse import Rehearser, rehearser
 from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, BadInput
 from legroom.fitting.param_search import find_frontier, find_largest
 from legroom.model.program_plan import Attached, Number, Param, ParamSearch, ProgramPlan, Savings, Trial
@@ -21,91 +22,47 @@ from legroom.rendering.console import complain, say, status
 from legroom.rendering.param_text import refusal_text, search_document, search_json, trial_line
 from legroom.rendering.program_text import first_line
 
-Params = Annotated[
-    list[str] | None,
-    typer.Option("--param", metavar="NAME=A..B", help="Find the largest {NAME} that fits."),
-]
+EXAMPLE = "--param batch_size=64..8192 -- python train.py --batch-size {batch_size}"
+MOST = 2
+_PLACE = re.compile(r"\{([A-Za-z_]\w*)\}")
+_RANGE = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?")
 
 
-def run(
-    command: rehearse.Command = None,
-    param: Params = None,
-    gpu: rehearse.GpuName = None,
-    vram: options.Vram = None,
-    ram: options.Ram = None,
-    reserve: options.Reserve = "0%",
-    cpu_only: options.CpuOnly = False,
-    seconds: rehearse.Seconds = 60.0,
-    updates: rehearse.Updates = None,
-    real_limit: rehearse.RealLimit = None,
-    keep_writes: rehearse.KeepWrites = False,
-    html: Html = None,
-    force: Force = False,
-    json: options.Json = False,
-) -> int:
-    """Make your program fit, by savings attached from outside or by its own arguments. Your program is EXECUTED several
-    times, for seconds each, on a simulated GPU (see legroom predict --help --).
-
-    Without --param: the cheapest savings with which it fits, of those that `legroom train -- COMMAND` can attach. With
-    --param: the largest value that fits for {NAME} in the command, or for a constant of the program (NAME = 32 in the
-    script or a module beside it, set while it runs; no file is changed). Values that the program refuses are skipped;
-    two --param give the frontier. Exit code 1: nothing fits, or unknown.
-
-    \b
-    legroom fit --vram 8GiB -- python train.py
-    legroom fit --gpu T4 --param n=64..8192 -- python train.py --batch-size {n}
-
-    \b
-    legroom fit --gpu "RTX 4070" --param batch=64..8192 -- \\
-      python train.py --batch-size {batch}
-    legroom fit --vram 8GiB --param n=16,32,64,128 -- python train.py --num-envs {n}
-    legroom fit --vram 8GiB --param envs=64..4096:64 --param steps=16..128:16 -- \\
-      python train.py --num-envs {envs} --num-steps {steps}
-    """
-    check_writable("--html", html, force=force)
-    if not command:
+def run(asked: FitProgramCommand) -> int:
+    check_writable("--html", asked.html, force=asked.force)
+    if not asked.command:
         raise BadInput("no command after --", hint=f"legroom fit {EXAMPLE}")
-    params = read_params(param, command) if param else []
-    if html is not None and not params:
+    params = read_params(asked.param, asked.command) if asked.param else []
+    if asked.html is not None and not params:
         raise BadInput("--html draws memory against a parameter", hint="give --param too, or leave --html out")
-    if not (gpu or vram or ram):
+    if not (asked.gpu or asked.vram or asked.ram):
         raise BadInput("fit needs a budget", hint='--gpu "RTX 4070", --vram 8GiB or --ram 16GiB')
-    rehearsed = rehearse.rehearser(
-        gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
-        real_limit=real_limit, keep_writes=keep_writes,
-    )  # fmt: skip
+    rehearsed = rehearser(asked)
     if not params:
-        return _attach(command, rehearsed, has_gpu=not cpu_only, json=json)
-    found = _search(params, command, rehearsed, quiet=json)
+        return _attach(asked, rehearsed)
+    found = _search(params, asked.command, rehearsed, quiet=asked.json)
     if found.refused:
         raise BadInput(refusal_text(found), hint="give values that the program accepts")
-    show(partial(search_json, found), search_document(found), json=json, html=html)
-    if found.best is not None and not json:
-        say(run_text(command, params, found.best.params))
+    show(asked, partial(search_json, found), search_document(found))
+    if found.best is not None and not asked.json:
+        say(run_text(asked.command, params, found.best.params))
     return EXIT_GOOD if found.fits else EXIT_FINDINGS
 
 
-def _attach(command: Sequence[str], rehearsed: rehearse.Rehearser, *, has_gpu: bool, json: bool) -> int:
+def _attach(asked: FitProgramCommand, rehearsed: Rehearser) -> int:
     """Find the cheapest savings that make the program fit, and say how to run it with them."""
-    plan = find_attached(command, rehearsed, has_gpu=has_gpu, quiet=json)
-    _check_places(command, plan)
-    say(attached_plan_json(plan, command) if json else attached_plan_document(plan, command))
-    if plan.plain.prediction.rehearsal.stopped == "failed":
+    plan = find_attached(asked.command, rehearsed, has_gpu=not asked.cpu_only, quiet=asked.json)
+    plain = plan.plain.prediction.rehearsal
+    if plain.stopped == "failed" and (names := places_in(asked.command)):
+        hint = f"{{{names[0]}}} in the command stands for a value only with --param {names[0]}=1..64"
+        raise BadInput(f"the program failed: {first_line(plain.failure)}", hint=hint)
+    say(attached_plan_json(plan, asked.command) if asked.json else attached_plan_document(plan, asked.command))
+    if plain.stopped == "failed":
         return EXIT_BAD_INPUT
     return EXIT_GOOD if plan.fits else EXIT_FINDINGS
 
 
-def _check_places(command: Sequence[str], plan: ProgramPlan) -> None:
-    """Refuse a program that fails with a {name} in its command: without --param nothing is put there."""
-    plain = plan.plain.prediction.rehearsal
-    if plain.stopped == "failed" and (names := places_in(command)):
-        raise BadInput(
-            f"the program failed: {first_line(plain.failure)}",
-            hint=f"{{{names[0]}}} in the command stands for a value only with --param {names[0]}=1..64",
-        )
-
-
-def find_attached(command: Sequence[str], rehearsed: rehearse.Rehearser, *, has_gpu: bool, quiet: bool) -> ProgramPlan:
+def find_attached(command: Sequence[str], rehearsed: Rehearser, *, has_gpu: bool, quiet: bool) -> ProgramPlan:
     """Rehearse the program as it is, then with dearer and dearer savings, until it fits.
 
     Raises:
@@ -133,13 +90,7 @@ def _unless_interrupted(prediction: ProgramPrediction) -> ProgramPrediction:
     return prediction
 
 
-def _search(
-    params: Sequence[Param],
-    command: Sequence[str],
-    rehearsed: rehearse.Rehearser,
-    *,
-    quiet: bool,
-) -> ParamSearch:
+def _search(params: Sequence[Param], command: Sequence[str], rehearsed: Rehearser, *, quiet: bool) -> ParamSearch:
     """Search with one rehearsal per value, telling of each.
 
     Raises:
@@ -170,3 +121,79 @@ def _search(
         if len(params) == 1:
             return find_largest(params[0], attempt)
         return find_frontier(params[0], params[1], attempt)
+
+
+def read_params(texts: Sequence[str], command: Sequence[str]) -> list[Param]:
+    """Return the parameters, in the order given; each has its place in the command, or is a constant of the program.
+
+    Raises:
+        BadInput: values that cannot be read, a parameter without a place, a place without a parameter.
+    """
+    from legroom.backends.program.program_constants import constants_of
+
+    params = [_read(text) for text in texts]
+    names = [param.name for param in params]
+    if len(params) > MOST or len(set(names)) < len(names):
+        raise BadInput(f"--param: {', '.join(names)}", hint=f"at most {MOST} different parameters")
+    places = places_in(command)
+    constants = constants_of(command) if set(names) - set(places) else {}
+    params = [each if each.name in places else replace(each, constant=constants.get(each.name)) for each in params]
+    for name in (each.name for each in params if each.name not in places and each.constant is None):
+        near = get_close_matches(name, [*places, *constants], 1)
+        close = f"{{{near[0]}}}" if near and near[0] in places else near[0] if near else ""
+        hint = f"did you mean {close}?" if near else f"write {{{name}}} where its value belongs"
+        raise BadInput(f"--param {name}: the command has no {{{name}}}, and the program no such constant", hint=hint)
+    for place in sorted(set(places) - set(names)):
+        raise BadInput(f"the command has {{{place}}}, and there is no --param {place}", hint=f"--param {place}=1..64")
+    return params
+
+
+def _read(text: str) -> Param:
+    name, equals, values = text.partition("=")
+    if not equals or not name.isidentifier() or not values:
+        raise BadInput(f"--param {text!r} cannot be read", hint=EXAMPLE)
+    found = _RANGE.fullmatch(values)
+    if found is not None:
+        low, high, step = int(found[1]), int(found[2]), int(found[3] or 1)
+        if low > high or step < 1:
+            raise BadInput(f"--param {text}: the range is empty", hint=f"--param {name}=64..8192")
+        grid = range(low, high + 1, step)
+        return Param(name, grid, given=found[3] is not None)
+    numbers = sorted({_number(part, text) for part in values.split(",")})
+    return Param(name, tuple(numbers), given=True)
+
+
+def _number(part: str, text: str) -> Number:
+    try:
+        return int(part)
+    except ValueError:
+        pass
+    try:
+        number = float(part)
+    except ValueError:
+        number = float("nan")
+    if not 0 <= number < float("inf"):
+        raise BadInput(
+            f"--param {text}: {part!r} is not a number", hint="64..8192, 64..8192:64 or 64,128,256"
+        ) from None
+    return number
+
+
+def places_in(command: Sequence[str]) -> list[str]:
+    """Return the names that stand in braces in the command."""
+    return list(dict.fromkeys(name for word in command for name in _PLACE.findall(word)))
+
+
+def run_text(command: Sequence[str], params: Sequence[Param], values: Mapping[str, Number]) -> str:
+    """Return how to run the program with these values: the command, after constants are changed in their files."""
+    changed = [
+        f"{each.name} = {values[each.name]} in {os.path.relpath(each.constant.file)}:{each.constant.first}"
+        for each in params if each.constant is not None
+    ]  # fmt: skip
+    run = shlex.join(filled_in(command, values))
+    return f"set {', '.join(changed)}, then run: {run}" if changed else f"run it with: {run}"
+
+
+def filled_in(command: Sequence[str], params: Mapping[str, Number]) -> list[str]:
+    """Return the command with the parameters in their places."""
+    return [_PLACE.sub(lambda found: str(params[found[1]]), word) for word in command]

@@ -1,21 +1,19 @@
 """`--help`, which fits a screen, and `--help-all`: examples first, then options by group.
 
-An option says its group by `rich_help_panel`, which typer keeps and does not use without rich: `BUDGET`, or
-`rarely(BUDGET)` where only `--help-all` lists it. Of a docstring, the first paragraph and the first `\\b` block of
-examples are for the screen; everything after them is for `--help-all`.
+Of a command's docstring, the first paragraph and the first `\\b` block of examples are for the screen; everything after
+them is for `--help-all`.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from shutil import get_terminal_size
 
+from legroom.cli.parsing import BUDGET, CLUSTER, OUTPUT, WHAT, Command, Option, options_of
 from legroom.rendering.layout import wrap
 
-WHAT, BUDGET, CLUSTER, OUTPUT = "What", "Budget", "Cluster", "Output"
 GROUPS = (WHAT, BUDGET, CLUSTER, OUTPUT)
-_RARELY = " (rarely used)"
 WIDTH = 100  # at most, also on a wider terminal
 _NAMES_WIDTH = 34  # of an option; a longer one has its text on the next line
 INTRODUCTION = """\
@@ -28,11 +26,6 @@ legroom predicts what a training needs, and makes it fit the machine you have.
   legroom watch -- python train.py             Does it leak while it runs?
 """
 START = f"{INTRODUCTION}\nAll commands: legroom --help. Without a script: legroom predict mine:full\n"
-
-
-def rarely(group: str) -> str:
-    """Return the group as an option has it that only `--help-all` lists."""
-    return group + _RARELY
 
 
 def commands_help(summaries: Mapping[str, str], *, everything: bool) -> str:
@@ -51,37 +44,44 @@ def commands_help(summaries: Mapping[str, str], *, everything: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def command_help(name: str, command: Any, params: Sequence[Any], *, everything: bool, width: int) -> str:
-    """Return what `legroom NAME --help` prints, at most `width` columns wide.
+def help_for(words: Sequence[str], command: type[Command], *, everything: bool) -> str:
+    """Return what `legroom WORDS --help` prints: with the options of the workloads that it names, or of all."""
+    options, named = options_of(command), [word for word in words[1:] if not word.startswith("-")]
+    if (named or everything) and takes_runs(options):
+        from legroom.cli.overrides import shown_options  # only here: it brings the readers along
 
-    Args:
-        command: as typer built it.
-        params: its parameters, and those of the workloads that are shown with it.
-    """
-    summary, rest, examples = _parts_of(inspect.getdoc(command.callback) or "")
-    arguments = [each.metavar for each in params if each.param_type_name == "argument"]
+        options = (*options, *shown_options(named, everything=everything))
+    width = min(get_terminal_size().columns, WIDTH)
+    return command_help(words[0], command, options, everything=everything, width=width)
+
+
+def takes_runs(options: Sequence[Option]) -> bool:
+    return any("--set" in one.names for one in options)
+
+
+def command_help(name: str, command: type[Command], options: Sequence[Option], *, everything: bool, width: int) -> str:
+    """Return what `legroom NAME --help` prints, at most `width` columns wide, of these options."""
+    summary, rest, examples = parts_of(inspect.getdoc(command) or "")
+    arguments = [one.metavar for one in options if not one.names]
     lines = [f"Usage: legroom {' '.join([name, '[OPTIONS]', *arguments])}", "", *wrap(summary, width)]
     for paragraph in rest if everything else ():
         lines += ["", *wrap(paragraph, width)]
     shown = [line for block in examples[: None if everything else 1] for line in block]
     lines += ["", "Examples:", *(f"  {line}" for line in shown), ""]
-    rows = [row for each in params if (row := _row(each, everything=everything)) is not None]
+    rows = [_row(one, everything=everything) for one in options if everything or not one.rare]
     if everything:
         rows.append((OUTPUT, "--help, --help-all", "Show what is used most, or every option."))
     longest = max(len(names) for _, names, _ in rows)
     for group in GROUPS:
         of_group = [row[1:] for row in rows if row[0] == group]
         lines += _group_lines(group, of_group, longest, width, everything=everything)
-    hidden = any(_group_of(each)[1] for each in params)
-    return "\n".join(lines + ([] if everything or not hidden else [_more(name, params)])) + "\n"
+    if not everything and any(one.rare for one in options):
+        program = any(one.metavar == "-- COMMAND..." for one in options)
+        lines.append(f"More options: legroom {name} --help-all{' --' if program else ''}")
+    return "\n".join(lines) + "\n"
 
 
-def _more(name: str, params: Sequence[Any]) -> str:
-    program = any(each.metavar == "-- COMMAND..." for each in params)
-    return f"More options: legroom {name} --help-all{' --' if program else ''}"
-
-
-def _parts_of(text: str) -> tuple[str, list[str], list[list[str]]]:
+def parts_of(text: str) -> tuple[str, list[str], list[list[str]]]:
     """Return the first paragraph, the other ones, and the blocks of examples."""
     paragraphs, examples = [], []
     for block in text.split("\n\n"):
@@ -92,37 +92,18 @@ def _parts_of(text: str) -> tuple[str, list[str], list[list[str]]]:
     return paragraphs[0], paragraphs[1:], examples or [[]]
 
 
-def _group_of(param: Any) -> tuple[str, bool]:
-    """Return the group of a parameter, and whether it is rarely used."""
-    panel = getattr(param, "rich_help_panel", None) or WHAT
-    return panel.removesuffix(_RARELY), panel.endswith(_RARELY)
+def _row(one: Option, *, everything: bool) -> tuple[str, str, str]:
+    """Return group, names and text of an argument or option."""
+    if not one.names:
+        return one.group, one.metavar, one.help
+    names = ", ".join(sorted(one.names, key=len)) + (f" / {one.off}" if one.off else "")
+    value = "" if one.is_flag else f" {one.metavar or '|'.join(one.choices)}"
+    default = f" [default: {one.default}]" if _is_shown(one.default) and everything else ""
+    return one.group, names + value, one.help + default
 
 
-def _row(param: Any, *, everything: bool) -> tuple[str, str, str] | None:
-    """Return group, names and text of a parameter, None where it is not shown."""
-    group, rare = _group_of(param)
-    if rare and not everything:
-        return None
-    if param.param_type_name == "argument":
-        return group, param.metavar, param.help or ""
-    names = ", ".join(sorted(param.opts, key=len)) + "".join(f" / {name}" for name in param.secondary_opts)
-    value = "" if param.is_flag else f" {_metavar(param)}"
-    return group, names + value, (param.help or "") + (_default(param) if everything else "")
-
-
-def _metavar(param: Any) -> str:
-    if param.metavar:
-        return str(param.metavar)
-    choices = getattr(param.type, "choices", None)
-    if choices:
-        return "|".join(str(getattr(choice, "value", choice)) for choice in choices)
-    return "N"
-
-
-def _default(param: Any) -> str:
-    default = getattr(param.default, "value", param.default)
-    shown = isinstance(default, str | int | float) and not isinstance(default, bool) and default != ""
-    return f" [default: {default}]" if shown else ""
+def _is_shown(default: object) -> bool:
+    return isinstance(default, str | int | float) and not isinstance(default, bool) and default != ""
 
 
 def _group_lines(

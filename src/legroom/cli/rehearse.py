@@ -6,17 +6,14 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import typer
-
-from legroom.cli import options, scheduler_options
-from legroom.cli.help import BUDGET, OUTPUT, WHAT, rarely
-from legroom.cli.writing import Force, Html, check_writable, show, write_text
+from legroom.cli.budgets import chosen_budget, with_gpu
+from legroom.cli.commands import PredictProgramCommand, RehearsalOptions
+from legroom.cli.output import check_writable, job_of, show, write_text
 from legroom.errors import BadInput, LegroomError
 from legroom.machine import probe
 from legroom.machine.gpu_table import find_gpu
@@ -35,123 +32,29 @@ DEFAULT_CARD = "RTX 4090"  # that a program finds where no card is named, withou
 SEVERAL = re.compile(r"\s*(\d+)\s*[x×]\s*(\S.*)")
 
 
-class Values(StrEnum):
-    """What a program gets that reads a value from the card."""
-
-    ASSUME = "assume"
-    REAL = "real"
-
-
-Command = Annotated[
-    list[str] | None, typer.Argument(metavar="-- COMMAND...", help="Your command, as you would type it.")
-]
-GpuName = Annotated[
-    str | None,
-    typer.Option("--gpu", metavar="NAME", rich_help_panel=BUDGET, help='GPU to fit: "RTX 4070", "2x RTX 3090".'),
-]
-Seconds = Annotated[float, typer.Option(metavar="N", rich_help_panel=rarely(WHAT), help="Stop after N seconds.")]
-Updates = Annotated[
-    int | None, typer.Option(metavar="N", rich_help_panel=rarely(WHAT), help="Stop after N optimizer steps.")
-]
-ValuesOption = Annotated[
-    Values,
-    typer.Option(
-        rich_help_panel=rarely(WHAT), help="Values read from the GPU: assumed and listed, or computed on the CPU."
-    ),
-]
-Small = Annotated[
-    str,
-    typer.Option(metavar="SIZE", rich_help_panel=rarely(WHAT), help="GPU tensors up to this size keep their values."),
-]
-RealLimit = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE",
-        rich_help_panel=rarely(WHAT),
-        help="Stop it at this much real host memory; default: half of what is free.",
-    ),
-]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "-o", "--output", metavar="FILE", rich_help_panel=rarely(OUTPUT), help="Write the equivalent run file (SB3)."
-    ),
-]
-Again = Annotated[
-    bool,
-    typer.Option("--again", rich_help_panel=rarely(WHAT), help="Run a JAX program despite a cached result."),
-]
-KeepWrites = Annotated[
-    bool,
-    typer.Option("--keep-writes", rich_help_panel=rarely(WHAT), help="Keep the files that your program writes."),
-]
-Everything = Annotated[
-    bool, typer.Option("--all", rich_help_panel=OUTPUT, help="List everything, and show the program's own output.")
-]
-
-
-def run(
-    command: Command = None,
-    gpu: GpuName = None,
-    vram: options.Vram = None,
-    ram: options.Ram = None,
-    reserve: options.Reserve = "0%",
-    cpu_only: options.CpuOnly = False,
-    seconds: Seconds = 60.0,
-    updates: Updates = None,
-    values: ValuesOption = Values.ASSUME,
-    small: Small = "1MiB",
-    real_limit: RealLimit = None,
-    again: Again = False,
-    keep_writes: KeepWrites = False,
-    everything: Everything = False,
-    system: scheduler_options.For = None,
-    output: Output = None,
-    html: Html = None,
-    force: Force = False,
-    json: options.Json = False,
-) -> int:
-    """Whether your program fits, and what it needs, line by line. Your program is EXECUTED, unedited, for seconds, on
-    a simulated GPU: its tensors there take no memory. Files that it writes are discarded; requests that it sends are
-    real.
-
-    It runs in its own interpreter and is stopped once nothing new happens. With --gpu or --vram, a request that does
-    not fit raises torch.OutOfMemoryError at its line. Experiment trackers are set offline (WANDB_MODE); the program
-    can see LEGROOM_REHEARSAL=1. Exit code 1: it does not fit, leaks, or that is unknown; 2: the program failed.
-
-    \b
-    legroom predict -- python train.py --batch-size 512
-    legroom predict --gpu "RTX 4070" -- python train.py
-    legroom predict --vram 8GiB --ram 16GiB -- python -m package.train
-
-    \b
-    legroom predict --seconds 30 --html memory.html -- uv run train.py
-    legroom predict --for slurm -- python train.py
-    """
+def run(asked: PredictProgramCommand) -> int:
     from legroom.backends.program.attached_search import cure_of, with_savings
     from legroom.backends.program.savings import by_default
 
-    check_writable("--html", html, force=force)
-    check_writable("-o", output, force=force)
-    options_given = partial(
-        rehearser, gpu=gpu, vram=vram, ram=ram, reserve=reserve, cpu_only=cpu_only, seconds=seconds, updates=updates,
-        values=values, small=small, real_limit=real_limit, again=again, keep_writes=keep_writes,
-    )  # fmt: skip
-    printed: Printed = "stderr" if json else "as it is" if everything else "end if it fails"
-    prediction = options_given(output=printed)(command or [])
-    if command and (savings := cure_of(prediction.rehearsal)) is not None:
-        with status(f"rehearsing again with {', '.join(set(savings) - set(by_default()))} attached", show=not json):
-            tried = with_savings(command, savings, options_given(output="kept"), has_gpu=not cpu_only)
-        prediction = with_cure(prediction, tried, command)
-    job = scheduler_options.job_of(prediction.footprint, system, by_legroom=False) if system else None
-    more = {"job": job} if system else {}
-    told = program_document(prediction, everything=everything)
-    page = program_document(prediction, everything=True) if html else None
-    show(partial(program_json, prediction, **more), told, json=json, html=html, page=page)
-    if job is not None and not json:
+    check_writable("--html", asked.html, force=asked.force)
+    check_writable("-o", asked.output, force=asked.force)
+    printed: Printed = "stderr" if asked.json else "as it is" if asked.everything else "end if it fails"
+    prediction = rehearser(asked, output=printed)(asked.command)
+    if asked.command and (savings := cure_of(prediction.rehearsal)) is not None:
+        with status(
+            f"rehearsing again with {', '.join(set(savings) - set(by_default()))} attached", show=not asked.json
+        ):
+            tried = with_savings(asked.command, savings, rehearser(asked), has_gpu=not asked.cpu_only)
+        prediction = with_cure(prediction, tried, asked.command)
+    job = job_of(prediction.footprint, asked.system, by_legroom=False) if asked.system else None
+    more = {"job": job} if asked.system else {}
+    told = program_document(prediction, everything=asked.everything)
+    page = program_document(prediction, everything=True) if asked.html else None
+    show(asked, partial(program_json, prediction, **more), told, page)
+    if job is not None and not asked.json:
         say(f"\n{job['text']}")
-    if output is not None:
-        _write_run(output, prediction.rehearsal)
+    if asked.output is not None:
+        _write_run(asked.output, prediction.rehearsal)
     return prediction.exit_code
 
 
@@ -161,22 +64,7 @@ class Rehearser(Protocol):
     def __call__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> ProgramPrediction: ...
 
 
-def rehearser(
-    *,
-    gpu: str | None,
-    vram: str | None,
-    ram: str | None,
-    reserve: str,
-    cpu_only: bool,
-    seconds: float,
-    updates: int | None,
-    values: Values = Values.ASSUME,
-    small: str = "1MiB",
-    real_limit: str | None,
-    again: bool = False,
-    keep_writes: bool = False,
-    output: Printed = "kept",
-) -> Rehearser:
+def rehearser(asked: RehearsalOptions, output: Printed = "kept") -> Rehearser:
     """Return what rehearses a command as the options say.
 
     Args:
@@ -189,28 +77,32 @@ def rehearser(
     from legroom.backends.program.rehearsing import RehearsalPlan, rehearse
     from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR
 
-    _check_numbers(seconds, updates)
-    if cpu_only and (gpu or vram):
+    if not 0 < asked.seconds <= 86_400:
+        raise BadInput(f"--seconds {asked.seconds:g} is out of range", hint="more than 0, at most 86400")
+    if asked.updates is not None and asked.updates < 1:
+        raise BadInput(f"--updates {asked.updates} is out of range", hint="at least 1")
+    if asked.cpu_only and (asked.gpu or asked.vram):
         raise BadInput("--cpu-only contradicts --gpu and --vram", hint="give one of them")
     here = probe()
-    machine, cards = with_cards(here, gpu)
-    if cpu_only:
+    machine, cards = with_cards(here, asked.gpu)
+    if asked.cpu_only:
         machine = replace(machine, gpus=())
-    budget = options.chosen_budget(machine, ram=ram, vram=vram, reserve=reserve)
-    budget = replace(budget, host_only=ram is not None and budget.vram is None)
+    budget = chosen_budget(machine, asked)
+    budget = replace(budget, host_only=asked.ram is not None and budget.vram is None)
     beside = CONTEXT_BYTES + CONTEXT_ERROR  # the upper end, which the verdict counts too
+    real = here.available // 2 if asked.real_limit is None else parse_size(asked.real_limit, what="--real-limit")
     plan = RehearsalPlan(
-        card=None if cpu_only else card_for(machine, budget.vram if vram else None),
+        card=None if asked.cpu_only else card_for(machine, budget.vram if asked.vram else None),
         cards=cards,
         limit=None if budget.vram is None else max(0, budget.usable(budget.vram) - beside),
-        values=values.value,
-        small=0 if small == "0" else parse_size(small, what="--small"),
-        ram=None if ram is None else budget.ram,
-        real_limit=here.available // 2 if real_limit is None else parse_size(real_limit, what="--real-limit"),
-        seconds=seconds,
-        updates=updates,
-        again=again,
-        writes="kept" if keep_writes else "discarded",
+        values=asked.values,
+        small=0 if asked.small == "0" else parse_size(asked.small, what="--small"),
+        ram=None if asked.ram is None else budget.ram,
+        real_limit=real,
+        seconds=asked.seconds,
+        updates=asked.updates,
+        again=asked.again,
+        writes="kept" if asked.keep_writes else "discarded",
     )
 
     def rehearsed(command: Sequence[str], environment: Mapping[str, str] | None = None) -> ProgramPrediction:
@@ -243,13 +135,6 @@ def _write_run(output: Path, seen: Rehearsal) -> None:
     complain(f"written: {output}{'' if run.env.id else unnamed}")
 
 
-def _check_numbers(seconds: float, updates: int | None) -> None:
-    if not 0 < seconds <= 86_400:
-        raise BadInput(f"--seconds {seconds:g} is out of range", hint="more than 0, at most 86400")
-    if updates is not None and updates < 1:
-        raise BadInput(f"--updates {updates} is out of range", hint="at least 1")
-
-
 def with_cards(machine: Machine, name: str | None) -> tuple[Machine, int]:
     """Return the machine as if it had the named cards, and how many; `2x RTX 3090` names two.
 
@@ -258,11 +143,11 @@ def with_cards(machine: Machine, name: str | None) -> tuple[Machine, int]:
     """
     several = SEVERAL.fullmatch(name or "")
     if several is None:
-        return options.with_gpu(machine, name), 1
+        return with_gpu(machine, name), 1
     count = int(several[1])
     if not 1 <= count <= 64:
         raise BadInput(f"--gpu {name!r}: {count} GPUs are out of range", hint="1 to 64")
-    return options.with_gpu(machine, several[2]), count
+    return with_gpu(machine, several[2]), count
 
 
 def card_for(machine: Machine, vram: int | None) -> Gpu:

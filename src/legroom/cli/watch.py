@@ -6,14 +6,12 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
-
-from legroom.cli.help import BUDGET, OUTPUT, rarely
-from legroom.cli.writing import Force, Html, check_writable
-from legroom.errors import EXIT_GOOD, BadInput
-from legroom.machine.history import VARIABLE
+from legroom.cli.commands import TrainProgramCommand, WatchCommand
+from legroom.cli.output import check_writable
+from legroom.errors import EXIT_GOOD, BadInput, LegroomError
+from legroom.machine.history import VARIABLE, PastRun
 from legroom.model.files import write_whole
 from legroom.model.trace import Watched
 from legroom.rendering.document import Document
@@ -28,64 +26,23 @@ from legroom.watching.watch import Display
 JSON_FILE, PAGE_FILE = "watch.json", "watch.html"
 
 
-def run(
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- CMD...", help="Your command, as you would type it.")
-    ] = None,
-    pid: Annotated[int | None, typer.Option(metavar="PID", help="Watch a running process instead.")] = None,
-    interval: Annotated[
-        float, typer.Option(metavar="SECONDS", rich_help_panel=rarely(OUTPUT), help="Time between samples.")
-    ] = 0.25,
-    limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", rich_help_panel=BUDGET, help="Host memory to forecast against; nothing is killed."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", rich_help_panel=OUTPUT, help="Write watch.json and watch.html there.")
-    ] = None,
-    html: Html = None,
-    force: Force = False,
-    json: Annotated[
-        bool,
-        typer.Option(
-            "--json", rich_help_panel=OUTPUT, help="Print JSON; the command's own output goes to standard error."
-        ),
-    ] = False,
-) -> int:
-    """Watch the memory of any command: by role, over time, with a verdict, a forecast and, if it dies, the reason.
-    Its output, signals and exit code pass through.
-
-    The exit code is 128 + signal where a signal ended it; what watch prints goes to standard error. Verdicts: leak
-    (still growing steadily), growing (not settled yet), ok. Roles: trainer (the process that has loaded torch or jax,
-    else the largest Python), env workers (children of multiprocessing, Ray, joblib), others.
-
-    \b
-    legroom watch -- python train.py
-    legroom watch --html memory.html -- python train.py
-    legroom watch --limit 8GiB --out watched -- python train.py --seed 1
-    legroom watch --pid 12345
-    """
-    if bool(command) == (pid is not None):
-        problem = "give a command or --pid, not both" if command else "no command given"
+def run(asked: WatchCommand) -> int:
+    if bool(asked.command) == (asked.pid is not None):
+        problem = "give a command or --pid, not both" if asked.command else "no command given"
         raise BadInput(f"watch: {problem}", hint="legroom watch -- python train.py")
-    if not 0.01 <= interval <= 3600:
-        raise BadInput(f"--interval {interval:g} is out of range", hint="0.01 to 3600 seconds")
-    nbytes = parse_size(limit, what="--limit") if limit is not None else None
-    check_writable("--html", html, force=force)
-    display, shown = displays(out, force=force)
+    if not 0.01 <= asked.interval <= 3600:
+        raise BadInput(f"--interval {asked.interval:g} is out of range", hint="0.01 to 3600 seconds")
+    nbytes = parse_size(asked.limit, what="--limit") if asked.limit is not None else None
+    check_writable("--html", asked.html, force=asked.force)
+    display, shown = displays(asked.out, force=asked.force)
     with Signals() as signals:  # held until the result is written
-        if command:
-            found = watch(
-                command, interval_s=interval, limit=nbytes, display=shown, signals=signals, output_to_stderr=json
-            )
+        how: Any = {"interval_s": asked.interval, "limit": nbytes, "display": shown, "signals": signals}
+        if asked.command:
+            found = watch(asked.command, **how, output_to_stderr=asked.json)
         else:
-            found = attach(pid or 0, interval_s=interval, limit=nbytes, display=shown, signals=signals)
-        report(found, display, watched_document(found), watched_json(found), out=out, html=html, json=json)
+            found = attach(asked.pid or 0, **how)
+        report(asked, found, display, watched_document(found), watched_json(found))
     if os.environ.get(VARIABLE) != "off":
-        from legroom.cli.watch_history import remember_watched  # its imports would count as the watching's
-
         remember_watched(found)
     return EXIT_GOOD if found.exit_code is None else found.exit_code
 
@@ -107,21 +64,20 @@ def displays(out: Path | None, command: str = WATCH, *, force: bool = False) -> 
 
 
 def report(
-    found: Watched, display: WatchDisplay, text: Document, document: str,
-    *, out: Path | None, html: Path | None, json: bool,
-) -> None:  # fmt: skip
+    asked: WatchCommand | TrainProgramCommand, found: Watched, display: WatchDisplay, text: Document, document: str
+) -> None:
     """Write what came of a watching everywhere it was asked for; the command's own exit code is not touched by it."""
     display.end(text)
-    pages = [html] if html is not None else []
-    if out is not None:
-        _write({out / JSON_FILE: document})
-        pages.append(out / PAGE_FILE)
+    pages = [asked.html] if asked.html is not None else []
+    if asked.out is not None:
+        _write({asked.out / JSON_FILE: document})
+        pages.append(asked.out / PAGE_FILE)
     if pages:
         # not before: the time of the import would count as the watching's
         from legroom.rendering.page import whole_page
 
         _write(dict.fromkeys(pages, whole_page(watched_document(found, everything=True))))
-    if json:
+    if asked.json:
         with suppress(OSError):  # the command's exit code is ours, whoever reads
             write_all(1, f"{document}\n".encode())
 
@@ -164,3 +120,27 @@ def _write(files: Mapping[Path, str]) -> None:
             _tell(f"written: {file}\n")
         except OSError as error:  # the command's own exit code is what counts
             _tell(f"legroom watch: {file}: {error.strerror}\n")
+
+
+def remember_watched(found: Watched) -> PastRun | None:
+    """Keep the peak of a script beside its prediction by arithmetic, where it is one run and ended well; else None.
+
+    A script with arguments of its own may be any run, and is left out.
+    """
+    from legroom.machine import probe  # these imports would count as the watching's
+    from legroom.machine.history import remember_run
+    from legroom.predicting.predict import predict
+    from legroom.reading import read_all
+
+    if found.exit_code != 0 or not found.exact or len(found.command) != 2 or not found.trace.peak_host:
+        return None
+    python, script = found.command
+    if not Path(python).name.startswith("python") or not script.endswith(".py"):
+        return None
+    try:
+        (run,) = read_all(script)
+        said = predict(run, probe(), mode="arithmetic")
+    except (LegroomError, ValueError, OSError):  # no run, several, or one whose sizes are not known
+        return None
+    measured = found.trace.peak_host
+    return remember_run(run.name, said.way, said.host, measured, scale=said.band_scale, seen_by="watch")

@@ -1,7 +1,8 @@
-"""A child process that builds somebody else's environment: started, ended for certain, and how it answers.
+"""The protocol of child processes: a task goes in, lines and one answer come out, and it ends with its parent.
 
-Such code may print, crash, hang or start processes of its own; whoever asks gets a file with JSON, or none. Both ends
-are here: `run_child` and `how_it_ended` for who asks, `write_answer` and `close_and_leave` for the child.
+A child may print, crash, hang or start processes of its own, as somebody else's environment or compiler does. Task and
+answer are files of JSON in a folder that goes with the question; nothing is unpickled. Both ends are here: `ask_child`
+for who asks, `answer_task` for the child's `main()`.
 """
 
 import json
@@ -10,17 +11,20 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from legroom.machine.cache import read_json
 from legroom.machine.patience import patiently
+from legroom.machine.temporary_folder import temporary_folder
 from legroom.machine.tree import descendants, session_members
 from legroom.model.run import Run
 from legroom.orphan import END_WITH_PARENT
 
-CLOSE_TIMEOUT_S = 2.0
+CLOSE_TIMEOUT_S, LISTEN_EVERY_S = 2.0, 0.5
 LONGEST_LAST_WORDS = 300  # characters
 
 
@@ -38,6 +42,99 @@ def interpreter(main: str, path: Sequence[str], *arguments: str, ends: bool = Fa
     imported = f"import gc; gc.disable(); from {main} import main; gc.freeze(); gc.enable()"
     boot = f"import sys; sys.path[:] = sys.argv[{at}].split(chr(10)); {end_with} {imported}; main()"
     return [sys.executable, "-P", "-c", boot, *parent, "\n".join(path), *arguments]
+
+
+@dataclass(frozen=True)
+class ChildAnswer:
+    """What a child answered, and how it ended.
+
+    Args:
+        data: None where it gave no answer.
+        how: after how long, or by what it ended, with its last line.
+        log: what it wrote to standard error.
+    """
+
+    data: dict[str, Any] | None
+    how: str
+    log: str
+
+
+def ask_child(
+    main: str,
+    task: Mapping[str, Any],
+    *,
+    kind: str,
+    timeout_s: float,
+    path: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    told: Callable[[str], None] | None = None,
+) -> ChildAnswer:
+    """Return what `main()` of a module answers to a task, in a fresh interpreter.
+
+    Args:
+        task: plain data; the child finds in it also `folder`, which is its own.
+        kind: of `temporary_folder`.
+        path: the child's `sys.path`, ours where it is left out.
+        environment: variables besides ours.
+        told: is given the child's lines as it says them, from another thread.
+
+    Raises:
+        TypeError, ValueError: the task is not plain data.
+    """
+    with temporary_folder(kind) as folder:
+        names = ("task.json", "answer.json", "log", "progress")
+        task_file, answer_file, log_file, progress_file = (folder / name for name in names)
+        files = {"folder": str(folder), "answer": str(answer_file), "progress": str(progress_file)}
+        task_file.write_text(json.dumps({**task, **files}))
+        with _listening(progress_file, told):
+            code = run_child(
+                main, path or sys.path, task_file, log_file, timeout_s=timeout_s,
+                environment={**os.environ, **(environment or {})},
+            )  # fmt: skip
+        how = f"after {timeout_s:g} s" if code is None else how_it_ended(code, log_file)
+        return ChildAnswer(read_json(answer_file), how, log_file.read_text(errors="replace"))
+
+
+@contextmanager
+def _listening(progress_file: Path, told: Callable[[str], None] | None) -> Iterator[None]:
+    """Hand on every line that the child adds to the file."""
+    if told is None:
+        yield
+        return
+    finished = threading.Event()
+
+    def listen() -> None:
+        heard = 0
+        while not finished.wait(LISTEN_EVERY_S):
+            with suppress(OSError):
+                lines = progress_file.read_text().splitlines()
+                for line in lines[heard:]:
+                    told(line)
+                heard = len(lines)
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    try:
+        yield
+    finally:
+        finished.set()
+        listener.join()
+
+
+def answer_task(answer: Callable[[dict[str, Any], Callable[[str], None]], Mapping[str, Any]]) -> None:
+    """Give the answer to the task of this process, and end it at once, whatever its threads are at.
+
+    Args:
+        answer: gets the task, and what to call with lines for the parent.
+    """
+    task = json.loads(Path(sys.argv[-1]).read_bytes())
+
+    def say(line: str) -> None:
+        with Path(task["progress"]).open("a") as file:
+            file.write(line + "\n")
+
+    write_answer(Path(task["answer"]), answer(task, say))
+    os._exit(0)
 
 
 def run_child(

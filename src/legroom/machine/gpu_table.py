@@ -15,7 +15,7 @@ It has 132 for the SXM form of the H100, which is meant here (114 on PCIe), and 
 same chip (132).
 
 L2 cache, memory bandwidth and boost clock are from the same database; XLA's cost model reads them when it compiles for
-a card that is not there (`device/xla_target.py`). It has none of GH200 and the RTX 3080 Laptop (as the H200 and the RTX
+a card that is not there (`xla/target.py`). It has none of GH200 and the RTX 3080 Laptop (as the H200 and the RTX
 3070 Laptop), one of two dies of B200 and B300 (doubled here), and half of the L40S's L2 cache (as the L40, the same
 chip).
 """

@@ -13,7 +13,7 @@ from legroom.model.rehearsal import ProgramPrediction
 from legroom.model.trace import Watched
 from legroom.rendering.console import document
 from legroom.rendering.document import Document, Note, Part, Section, Table, verdict
-from legroom.rendering.item_text import peak_data
+from legroom.rendering.item_text import peaks_data
 from legroom.rendering.program_text import needs_text, not_reached_text, program_data, verdict_line
 from legroom.rendering.watch_text import watched_document
 from legroom.units import format_size
@@ -41,8 +41,7 @@ def _tried_data(one: Attached) -> dict[str, Any]:
         "with": list(one.effective),
         "price": one.price,
         "fits": one.prediction.fits,
-        "host": peak_data(footprint.host),
-        "gpu": None if footprint.gpu is None else peak_data(footprint.gpu),
+        **peaks_data(footprint),
         "notes": [{"name": note.name, "attached": note.attached, "text": note.text} for note in one.notes],
     }
 

@@ -13,7 +13,6 @@ from typing import Literal
 
 from legroom.model.footprint import Peak
 from legroom.model.outcome import Moment
-from legroom.rendering.kinds import kind_of
 from legroom.rendering.printable import printable
 
 
@@ -55,16 +54,12 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Segment:
+class BarSegment:
     """A piece of a bar; `why` is shown with it."""
 
     name: str
     nbytes: int
     why: str = ""
-
-    @property
-    def kind(self) -> str:
-        return kind_of(self.name)
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ class Bar:
     """A stack of segments, and the band that the truth is expected in (None: it was measured)."""
 
     name: str
-    segments: tuple[Segment, ...]
+    segments: tuple[BarSegment, ...]
     low: int | None = None
     high: int | None = None
     note: str = ""
@@ -108,7 +103,7 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Layer:
+class Series:
     """A value at every place along the width; its colour is CSS."""
 
     name: str
@@ -134,7 +129,7 @@ class Curves:
 
     title: str
     places: Sequence[float]
-    layers: Sequence[Layer]
+    layers: Sequence[Series]
     along: Literal["time", "count"] = "time"
     stacked: bool = True
     unit: Literal["bytes", "number"] = "bytes"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from legroom.model.footprint import ALWAYS, HOST_PLACES, Footprint, Item, Known, Peak, Phase, Place
 from legroom.model.verdict import Budget
-from legroom.rendering.document import Bar, Bars, Limit, Part, Section, Segment, Table
+from legroom.rendering.document import Bar, Bars, BarSegment, Limit, Part, Section, Table
 from legroom.units import format_size, plural
 
 Where = Literal["host", "gpu"]
@@ -25,6 +25,13 @@ _KNOWN = {Known.ARITHMETIC: "", Known.TRACED: "traced", Known.MEASURED: "measure
 def peak_data(peak: Peak) -> dict[str, Any]:
     """Return a peak as plain data."""
     return {"peak": peak.nbytes, "band": [peak.low, peak.high], "phase": peak.phase.value}
+
+
+def peaks_data(footprint: Footprint) -> dict[str, Any]:
+    return {
+        "host": peak_data(footprint.host),
+        "gpu": None if footprint.gpu is None else peak_data(footprint.gpu),
+    }
 
 
 def error_text(item: Item) -> str:
@@ -90,10 +97,10 @@ def bar_of(footprint: Footprint, where: Where = "host", *, name: str = "") -> Ba
     return Bar(name or footprint.name, there, peak.low, peak.high, f"at its peak, during {peak.phase.value}")
 
 
-def items_at(footprint: Footprint, phase: Phase, places: Sequence[Place]) -> tuple[Segment, ...]:
+def items_at(footprint: Footprint, phase: Phase, places: Sequence[Place]) -> tuple[BarSegment, ...]:
     """The items that are there in a phase, as segments of a bar."""
     there = (item for item in footprint.items if phase in item.phases and item.place in places and item.total)
-    return tuple(Segment(item.name, item.total, why_text(item)) for item in there)
+    return tuple(BarSegment(item.name, item.total, why_text(item)) for item in there)
 
 
 def memory_limits(budget: Budget, where: Where) -> list[Limit]:

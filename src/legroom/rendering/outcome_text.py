@@ -12,14 +12,14 @@ from legroom.model.outcome import MeasuredItem, MeasuredPeak, MemorySample, Mome
 from legroom.rendering.document import (
     Bar,
     Bars,
+    BarSegment,
     Curves,
     Document,
-    Layer,
     Limit,
     Note,
     Part,
     Section,
-    Segment,
+    Series,
     Table,
     section,
     verdict,
@@ -128,7 +128,7 @@ def memory_over_time(
             times, held, phases = zip(*known, strict=True)
             peak, colour = predicted[where], "var(--ink)" if any(phases) else "var(--trainer)"
             yield Section(f"{name} memory over time", [Curves(
-                f"{name} memory{of} over time", times, [Layer("measured", colour, held)], limit=limits[where],
+                f"{name} memory{of} over time", times, [Series("measured", colour, held)], limit=limits[where],
                 phases=phases if any(phases) else (), predicted=() if peak is None else [peak], marks=marks,
             )])  # fmt: skip
 
@@ -143,7 +143,7 @@ def _reward(report: TrainingReport) -> Iterator[Section]:
 def reward_curve(progress: Sequence[Progress], what: str, *more: Part) -> Section:
     """The mean reward over steps, and what belongs to it."""
     points = [(float(p.timesteps), r) for p in progress if (r := finite(p.reward_mean)) is not None]
-    layer = Layer("reward", "var(--trainer)", [reward for _, reward in points])
+    layer = Series("reward", "var(--trainer)", [reward for _, reward in points])
     curve = Curves(f"Mean reward of {what} over steps", [steps for steps, _ in points], [layer], along="count",
                    stacked=False, unit="number")  # fmt: skip
     return Section("Mean reward over steps", [curve, *more])
@@ -152,8 +152,8 @@ def reward_curve(progress: Sequence[Progress], what: str, *more: Part) -> Sectio
 def _predicted_bars(report: TrainingReport) -> Iterator[Section]:
     """What the predicted peak is made of, beside what was measured."""
     if report.at_host_peak and report.host is not None:
-        predicted = tuple(Segment(name, nbytes) for name, nbytes in report.at_host_peak if nbytes > 0)
-        whole = Segment("measured", report.outcome.peaks.host.measured, "the whole tree of processes")
+        predicted = tuple(BarSegment(name, nbytes) for name, nbytes in report.at_host_peak if nbytes > 0)
+        whole = BarSegment("measured", report.outcome.peaks.host.measured, "the whole tree of processes")
         host, phase = report.host, f"during {report.host.phase.value}"
         bars = [Bar("predicted", predicted, host.low, host.high, phase), Bar("measured", (whole,))]
         limits = [Limit(report.host_limit, "available")] if report.host_limit else []

@@ -15,10 +15,9 @@ from collections.abc import Iterable
 from hashlib import sha256
 from html import escape
 
-from legroom.rendering.bars import bars_drawing
+from legroom.rendering.bars import DARK, LIGHT, bars_drawing
 from legroom.rendering.curves import curves_drawing
 from legroom.rendering.document import Bars, Curves, Document, Note, Part, Section, Table
-from legroom.rendering.kinds import DARK, LIGHT
 
 SCOPE = ".legroom"
 NOTEBOOK = ".legroom.notebook.notebook"  # said twice: what notebooks say about tables in general shall not count here

@@ -10,7 +10,7 @@ from legroom.model.program_plan import Number, ParamSearch, Trial
 from legroom.model.verdict import Budget
 from legroom.rendering.console import document
 from legroom.rendering.document import Curves, Document, Limit, Note, Part, Section, Table, verdict
-from legroom.rendering.item_text import peak_data
+from legroom.rendering.item_text import peaks_data
 from legroom.rendering.program_text import first_line, needs_text, not_reached_text, program_data
 from legroom.units import format_size
 
@@ -40,8 +40,7 @@ def _trial_data(trial: Trial) -> dict[str, Any]:
         "refused": trial.refused or None,
         "stopped": seen.stopped,
         "seconds": round(seen.seconds, 3),
-        "host": peak_data(footprint.host),
-        "gpu": None if footprint.gpu is None else peak_data(footprint.gpu),
+        **peaks_data(footprint),
     }
 
 

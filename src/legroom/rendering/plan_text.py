@@ -12,7 +12,7 @@ from legroom.model.spaces import plain
 from legroom.model.verdict import Budget
 from legroom.rendering.console import document
 from legroom.rendering.document import Document, Note, Part, Section, Table, verdict
-from legroom.rendering.item_text import all_items, peak_bars, peak_data
+from legroom.rendering.item_text import all_items, peak_bars, peaks_data
 from legroom.units import format_size
 
 PLAN_FOOTER = (
@@ -32,8 +32,8 @@ def plan_data(plan: Plan) -> dict[str, Any]:
     return {
         "fits": plan.fits,
         "budget": {"ram": plan.budget.ram, "vram": plan.budget.vram, "reserve": plan.budget.reserve},
-        "before": peaks_data(plan.before),
-        "after": peaks_data(plan.after),
+        "before": peaks_with_disk(plan.before),
+        "after": peaks_with_disk(plan.after),
         "knobs": [_turn_data(turn) for turn in plan.turns],
         "run": plan.run.model_dump(exclude_defaults=True),
         "needed": dict(plan.needed) or None,
@@ -41,14 +41,9 @@ def plan_data(plan: Plan) -> dict[str, Any]:
     }
 
 
-def peaks_data(footprint: Footprint) -> dict[str, Any]:
-    """Return the peaks of host and GPU with their bands."""
-    gpu = footprint.gpu
-    return {
-        "host": peak_data(footprint.host),
-        "gpu": None if gpu is None else peak_data(gpu),
-        "disk": max(footprint.band(phase, (Place.DISK,)).nbytes for phase in Phase),
-    }
+def peaks_with_disk(footprint: Footprint) -> dict[str, Any]:
+    """Return the peaks with their bands, also of what is stored on disk."""
+    return peaks_data(footprint) | {"disk": max(footprint.band(phase, (Place.DISK,)).nbytes for phase in Phase)}
 
 
 def _turn_data(turn: Turn) -> dict[str, Any]:

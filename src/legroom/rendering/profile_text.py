@@ -19,13 +19,13 @@ from legroom.rendering.console import document
 from legroom.rendering.document import (
     Bar,
     Bars,
+    BarSegment,
     Curves,
     Document,
-    Layer,
     Note,
     Part,
     Section,
-    Segment,
+    Series,
     Table,
     section,
     verdict,
@@ -105,13 +105,13 @@ def _growth(profile: Profile) -> Iterator[Section]:
         return
     python, malloc = ([n - held[0] for n in held] for held in (profile.curve.python, profile.curve.malloc))
     layers = [
-        Layer("Python objects", "var(--trainer)", python), Layer("arrays and C memory", "var(--others)", malloc),
+        Series("Python objects", "var(--trainer)", python), Series("arrays and C memory", "var(--others)", malloc),
     ]  # fmt: skip
     if leak.verdict != "ok":
         end = python[-1] + malloc[-1]
         trend = [end - leak.bytes_per_step * (steps[-1] - step) for step in steps]
         name = f"both together, {rate_text(leak.bytes_per_step)} per step"
-        layers.append(Layer(name, "var(--limit)", trend))
+        layers.append(Series(name, "var(--limit)", trend))
     title = f"Memory of {profile.env} over {profile.steps:,} steps"
     curves = Curves(title, steps, layers, along="count", stacked=False, said=leak_text(leak))
     yield Section("Memory over steps, since the first", [curves])
@@ -231,7 +231,7 @@ def _parallel_parts(profile: Profile) -> Iterator[Part]:
         bars = [
             Bar(
                 plural(row.envs, "env"),
-                (Segment("shared.among them", row.shared), Segment("envs.own", row.pss - row.shared)),
+                (BarSegment("shared.among them", row.shared), BarSegment("envs.own", row.pss - row.shared)),
             )
             for row in profile.parallel
         ]

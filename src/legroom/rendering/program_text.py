@@ -16,7 +16,7 @@ from legroom.model.outcome import Moment
 from legroom.model.rehearsal import OutOfMemory, ProgramPrediction, Rehearsal, SameRun, SourceLine
 from legroom.model.verdict import allocator_limit
 from legroom.rendering.console import document
-from legroom.rendering.document import Curves, Document, Layer, Limit, Note, Part, Section, Table, section, verdict
+from legroom.rendering.document import Curves, Document, Limit, Note, Part, Section, Series, Table, section, verdict
 from legroom.rendering.item_text import allocator_lines, error_text, peak_bars, peak_text, why_text
 from legroom.rendering.layout import SCREEN_LINES, SCREEN_WIDTH, draw
 from legroom.rendering.prediction_text import FITS_STYLES, finding_text, footprint_data, need_text, shortfall
@@ -186,8 +186,8 @@ def _over_time(prediction: ProgramPrediction) -> list[Section]:
     seen, limit = prediction.rehearsal, allocator_limit(prediction.footprint, prediction.budget)
     points, title = seen.points, "GPU memory over time"
     layers = (
-        Layer("allocated", "var(--k-update)", [allocated for _, allocated, _ in points]),
-        Layer("reserved, not allocated", "var(--k-runtime)", [max(held - given, 0) for _, given, held in points]),
+        Series("allocated", "var(--k-update)", [allocated for _, allocated, _ in points]),
+        Series("reserved, not allocated", "var(--k-runtime)", [max(held - given, 0) for _, given, held in points]),
     )
     marks = [Moment(t, "step", f"optimizer step {number:,}") for number, t in enumerate(seen.step_times, 1)]
     curves = Curves(

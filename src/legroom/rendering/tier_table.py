@@ -18,7 +18,7 @@ from legroom.rendering.plan_text import (
     PLAN_FOOTER,
     PRICE_STYLES,
     budget_text,
-    peaks_data,
+    peaks_with_disk,
     plan_data,
     plan_parts,
     plan_section,
@@ -235,7 +235,12 @@ def _recommended(found: Recommendation, again: Sequence[str]) -> Note:
 def recommendation_json(found: Recommendation, again: Sequence[str] = ()) -> str:
     """Return the plan of the recommended run as the contract has it, and beside it what else there is."""
     rows = [
-        {"name": each.run.name, "fits": each.fits, "fits_with_free": each.fits_freely, **peaks_data(each.footprint)}
+        {
+            "name": each.run.name,
+            "fits": each.fits,
+            "fits_with_free": each.fits_freely,
+            **peaks_with_disk(each.footprint),
+        }
         for each in found.named
     ]
     chosen = found.chosen

@@ -36,7 +36,7 @@ class TimeLeft:
     at_least: bool = False
 
 
-class Pace:
+class TrainingPace:
     """Follows the progress of one session: a resumed one begins where its first message says."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from legroom.model.outcome import MemorySample, Progress, finite
 from legroom.rendering.console import DRAW_EVERY_S, LiveLines
 from legroom.rendering.layout import paint
 from legroom.rendering.printable import printable
-from legroom.rendering.time_left import Pace, duration_text, number_text
+from legroom.rendering.time_left import TrainingPace, duration_text, number_text
 from legroom.units import format_size
 
 LINE_EVERY_S = 10.0
@@ -72,7 +72,7 @@ class TrainingView:
         self.run_name, self.total = run_name, total_timesteps
         self.clock, self._heard_at = clock, clock()
         self.host, self.gpu = host, gpu
-        self.pace = Pace()
+        self.pace = TrainingPace()
         self.now: Progress | None = None
         self.reward: float | None = None
         self.pressure = 0.0
@@ -123,29 +123,8 @@ class TrainingView:
         return "" if not rate or rate < 0 else f"{rate:,.0f} steps/s" if rate >= 10 else f"{rate:.2g} steps/s"
 
 
-def display_for(
-    stream: TextIO,
-    run_name: str,
-    total_timesteps: int,
-    *,
-    host_predicted: Peak | None = None,
-    host_limit: int | None = None,
-    gpu_predicted: Peak | None = None,
-    gpu_limit: int | None = None,
-    environ: Mapping[str, str] = os.environ,
-) -> TrainingDisplay:
-    """The display of a training: live where the stream is a terminal that can show it, else of plain lines."""
-    gpu = MemoryGauge("GPU", gpu_predicted, gpu_limit)
-    view = TrainingView(
-        run_name,
-        total_timesteps,
-        host=MemoryGauge("host", host_predicted, host_limit),
-        gpu=None if gpu_predicted is None else gpu,
-    )
-    return TrainingDisplay(view, stream, live=_can_be_live(stream, environ))
-
-
-def _can_be_live(stream: TextIO, environ: Mapping[str, str]) -> bool:
+def can_be_live(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+    """Say whether the stream is a terminal that can show a picture; else lines are written."""
     if not stream.isatty() or environ.get("NO_COLOR") or environ.get("TERM", "dumb") in ("dumb", "unknown"):
         return False
     return (stream.encoding or "").lower().replace("-", "") == "utf8"  # the bars are no ASCII

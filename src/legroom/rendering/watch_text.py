@@ -21,7 +21,7 @@ from typing import Any
 from legroom import __version__
 from legroom.model.trace import ROLES, Forecast, MemoryLimit, Role, Sample, Trace, Watched
 from legroom.rendering.console import JSON_VERSION
-from legroom.rendering.document import Curves, Document, Layer, Limit, Note, Part, Section, Table
+from legroom.rendering.document import Curves, Document, Limit, Note, Part, Section, Series, Table
 from legroom.rendering.explanation_text import MOST_ADVICE, explanation_document
 from legroom.rendering.layout import draw, paint
 from legroom.rendering.printable import printable
@@ -193,7 +193,7 @@ def _over_time(trace: Trace, what: str, limit: Limit | None) -> Iterator[Section
     """Memory of the host by role, and of the GPU."""
     times = [sample.t for sample in trace.samples]
     layers = [
-        Layer(ROLE_NAMES[role], f"var(--{role})", [sample.by_role.get(role, 0) for sample in trace.samples])
+        Series(ROLE_NAMES[role], f"var(--{role})", [sample.by_role.get(role, 0) for sample in trace.samples])
         for role in ROLES
     ]
     said = f"{_host_peak_text(trace)}. Verdict {trace.verdict}, {trace.why}."
@@ -202,7 +202,7 @@ def _over_time(trace: Trace, what: str, limit: Limit | None) -> Iterator[Section
         yield Section("Host memory over time", [curves])
     on_gpu = [(sample.t, sample.gpu) for sample in trace.samples if sample.gpu is not None]
     if trace.peak_gpu is not None and on_gpu:
-        layer = Layer("GPU", "var(--gpu)", [nbytes for _, nbytes in on_gpu])
+        layer = Series("GPU", "var(--gpu)", [nbytes for _, nbytes in on_gpu])
         yield Section("GPU memory over time", [Curves(f"GPU memory of {what}", [t for t, _ in on_gpu], [layer])])
 
 

@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from legroom.errors import BadInput
 from legroom.orphan import END_WITH_PARENT
-from legroom.serving.guard import Refused
+from legroom.serving.guard import RequestRefused
 
 COMMAND = (sys.executable, "-P", "-c", f"{END_WITH_PARENT} from legroom.serving.answers import main; main()")
 MOST_CHILDREN = 3
@@ -35,15 +35,15 @@ def response_to(path: str, told: Mapping[str, Any]) -> Response:
 
     Raises:
         BadInput: what was sent cannot be.
-        Refused: there is no such thing, or it could not be worked out.
+        RequestRefused: there is no such thing, or it could not be worked out.
     """
     if told["status"] == 400:
         raise BadInput(told["text"])
     if told["status"] == 500:
         sys.stderr.write(f"legroom ui: {path}: {told['text']}\n")
-        raise Refused(500, f"this could not be computed ({told['text'].partition(':')[0]})")
+        raise RequestRefused(500, f"this could not be computed ({told['text'].partition(':')[0]})")
     if told["status"] != 200:
-        raise Refused(told["status"], told["text"])
+        raise RequestRefused(told["status"], told["text"])
     return Response(told["text"].encode("utf-8", "replace"), media_type=told["kind"])  # JSON may name half a character
 
 
@@ -73,7 +73,7 @@ class Answering:
 
         Raises:
             BadInput: what was sent cannot be, or takes too long or too much memory.
-            Refused: there is no such thing, the child could not work it out, or the client has gone.
+            RequestRefused: there is no such thing, the child could not work it out, or the client has gone.
         """
         question = {"path": path, "query": dict(query), "body": body.decode("utf-8", "surrogateescape")}
         if own is not None:
@@ -83,7 +83,7 @@ class Answering:
                 await turn.enter_async_context(self._slow)
             await turn.enter_async_context(self._free)
             if gone is not None and await gone():
-                raise Refused(408, "the client has closed its connection")
+                raise RequestRefused(408, "the client has closed its connection")
             told = await self._told(json.dumps(question).encode() + b"\n")
         return response_to(path, told)
 

@@ -1,8 +1,8 @@
-"""The answers that are worked out from what was sent: each a function of a body and a query, in no hurry.
+"""The answers that are worked out from what was sent: each a function of a question, in no hurry.
 
 They run in a process of their own, one after the other: a line of JSON in, a line of JSON out. Its memory is bounded by
 the system, readings in it also by the system's timer; whatever takes longer is killed by the page (`answering`), and
-other requests go on.
+other requests go on. All is arithmetic: nothing builds or imports what a run names.
 """
 
 from __future__ import annotations
@@ -13,41 +13,90 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from legroom import __version__
+from legroom.checking.check import look_at
+from legroom.checking.subject_reader import subject_of_text
 from legroom.errors import BadInput, LegroomError
+from legroom.fitting.predictor import Predictor, priced
+from legroom.fitting.search import fit
 from legroom.machine import probe
 from legroom.machine.gpu_table import GPUS
+from legroom.model.evidence import Mode
+from legroom.model.plan import PRICES, Prediction
 from legroom.model.run import Run
 from legroom.named_runs import run_names, workloads
+from legroom.predicting.predict import gather
 from legroom.reading import read
 from legroom.reading.reading_budget import MOST_BYTES, bounded_reading, end_by_timer
+from legroom.rendering.console import JSON_VERSION
 from legroom.rendering.explanation_text import explanation_document
-from legroom.rendering.page import body as body_of
-from legroom.rendering.run_file import run_file
-from legroom.serving import planning
-from legroom.serving.choices import choices, chosen_run, with_spaces
+from legroom.rendering.page import body, parts_html
+from legroom.rendering.plan_text import plan_data, plan_parts
+from legroom.rendering.plan_text import verdict_line as plan_verdict
+from legroom.rendering.prediction_text import peak_lines, prediction_json, verdict_line
+from legroom.rendering.run_file import plan_file, run_file
+from legroom.serving.asked import (
+    LocalMachine,
+    TargetMachine,
+    choices,
+    chosen_run,
+    command_in,
+    parse_json,
+    place_asked,
+    place_options,
+    plain_run,
+    recognise,
+    run_asked,
+    with_spaces,
+)  # fmt: skip
 from legroom.serving.controls import controls_of, turned_settings
+from legroom.serving.drawing import drawings
 from legroom.serving.following import told_of
-from legroom.serving.guard import Refused
-from legroom.serving.questions import Here, parse_json, place_asked, place_options, plain_run, run_asked
-from legroom.serving.recognising import command_in, recognise
+from legroom.serving.guard import RequestRefused
 from legroom.units import format_size
 
 # Address space beyond what the imports took: what readings may hold, as much again for what is made of it, and
 # libraries that are imported late.
 MOST_ADDRESSES = 4 * MOST_BYTES
 MOST_SECONDS = 8.0  # of processor time
+MOST_RUNS = 6  # side by side; more is no comparison
 LONGEST_NAME = 120
 PLACE = ("ram", "vram", "gpu", "device", "reserve")
 TRUSTING = ("--mode auto --trust traces it", "“Trust this code” traces it, in runs that legroom ui was started with")
 JSON, YAML = "application/json", "application/yaml"
-Query = Mapping[str, str]
-Answer = Callable[[bytes, Query, Here], tuple[str, str]]
-Own = Mapping[str, Any]  # what the page adds: runs that it was `started` with, by name, `folders`, `roots`; a `folder`
-OwnAnswer = Callable[[bytes, Query, Here, Own], tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request.
+
+    Args:
+        own: what the page adds: runs that it was `started` with, by name, `folders`, `roots`; a `folder`.
+    """
+
+    body: bytes
+    query: Mapping[str, str]
+    here: LocalMachine
+    own: Mapping[str, Any]
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The mapping that the body holds.
+
+        Raises:
+            BadInput: it holds something else.
+        """
+        value = parse_json(self.body)
+        if not isinstance(value, dict):
+            raise BadInput("the request must be a mapping", hint='{"run": {…}}')
+        return value
+
+    def place(self, asked: Mapping[str, Any]) -> TargetMachine:
+        return place_asked(asked, self.here.machine())
 
 
 def shown(run: Run, unknown: Sequence[str] = ()) -> dict[str, Any]:
@@ -64,88 +113,129 @@ def shown(run: Run, unknown: Sequence[str] = ()) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _text(data: dict[str, Any]) -> str:
-    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def mapping(body: bytes) -> dict[str, Any]:
-    """Return the mapping that a body holds.
-
-    Raises:
-        BadInput: it holds something else.
-    """
-    value = parse_json(body)
-    if not isinstance(value, dict):
-        raise BadInput("the request must be a mapping", hint='{"run": {…}}')
-    return value
-
-
-def _read(body: bytes, query: Query, here: Here) -> tuple[str, str]:
+def _read(question: Question) -> dict[str, Any]:
     """What was opened, dropped or pasted: `{"name": "ppo.yml", "text": …}`, without a name where it was pasted."""
-    asked = mapping(body)
+    asked = question.asked
     if "run" in asked:  # one that a link has brought back
-        return JSON, _text({"runs": [shown(run_asked(asked["run"]))]})
+        return {"runs": [shown(run_asked(asked["run"]))]}
     name, text = asked.get("name", ""), asked.get("text")
     if not isinstance(name, str) or not isinstance(text, str) or len(name) > LONGEST_NAME:
         raise BadInput("a file has a name and a text", hint='{"name": "run.yaml", "text": "algo: PPO …"}')
     found = recognise(text, name.replace("\\", "/").rpartition("/")[2])
     if found.explanation is not None:
-        return JSON, _text({"explanation": body_of(explanation_document(found.explanation), level=3)})
+        return {"explanation": body(explanation_document(found.explanation), level=3)}
     if found.command:
-        return JSON, _text({"command": shlex.join(found.command), "folder": str(Path.cwd())})
-    return JSON, _text({"runs": [shown(run, unknown) for run, unknown in found.runs]})
+        return {"command": shlex.join(found.command), "folder": str(Path.cwd())}
+    return {"runs": [shown(run, unknown) for run, unknown in found.runs]}
 
 
-def _choose(body: bytes, query: Query, here: Here) -> tuple[str, str]:
+def _choose(question: Question) -> dict[str, Any]:
     """The run of an algorithm and an environment from the lists: `{"algo": "PPO", "env": "CartPole-v1"}`."""
-    asked = mapping(body)
-    return JSON, _text({"runs": [shown(chosen_run(asked.get("algo"), asked.get("env")))]})
+    asked = question.asked
+    return {"runs": [shown(chosen_run(asked.get("algo"), asked.get("env")))]}
 
 
-def _predict(body: bytes, query: Query, here: Here) -> tuple[str, str]:
-    """The contract: a run in, the text of `legroom predict --mode arithmetic --json` out."""
-    run = run_asked(parse_json(body))
-    return JSON, planning.predict_answer(run, place_asked(query, here.machine()))
+def _predict(question: Question) -> str:
+    """The contract: a run in, exactly what `legroom predict --mode arithmetic --json` prints out."""
+    run = run_asked(parse_json(question.body))
+    return prediction_json([predicted(run, question.place(question.query))]) + "\n"
 
 
-def _plan(body: bytes, query: Query, here: Here) -> tuple[str, str]:
-    asked = mapping(body)
+def predicted(run: Run, where: TargetMachine) -> Prediction:
+    """Return the prediction by arithmetic, as `legroom predict --mode arithmetic` makes it."""
+    run, evidence = gather(run, where.machine, mode="arithmetic", device=where.device)
+    return priced(run, evidence, where.budget)
+
+
+def _plan(question: Question) -> dict[str, Any]:
+    asked = question.asked
     runs = asked.get("runs")
-    if not isinstance(runs, list) or len(runs) > planning.MOST_RUNS:
-        raise BadInput("runs must be a list of runs", hint=f"at most {planning.MOST_RUNS}")
-    where = place_asked(asked, here.machine())
-    return JSON, _text(planning.plan_answer([run_asked(each) for each in runs], where, asked))
+    if not isinstance(runs, list) or len(runs) > MOST_RUNS:
+        raise BadInput("runs must be a list of runs", hint=f"at most {MOST_RUNS}")
+    where = question.place(asked)
+    return plan_answer([run_asked(each) for each in runs], where, asked)
 
 
-def _fit(body: bytes, query: Query, here: Here) -> tuple[str, str]:
-    asked = mapping(body)
-    run = run_asked(asked.get("run"))
-    return JSON, _text(planning.fit_answer(run, place_asked(asked, here.machine()), asked))
+def plan_answer(runs: Sequence[Run], where: TargetMachine, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page shows of the runs: drawings of them side by side, and a verdict in words for each.
+
+    Args:
+        asked: `active` is the run that is turned; `view` draws its phases instead of the runs' peaks, `bill` adds the
+            table of all its items.
+
+    Raises:
+        BadInput: there are none, or too many.
+    """
+    if not 1 <= len(runs) <= MOST_RUNS:
+        raise BadInput(f"{len(runs)} runs cannot be compared", hint=f"1 to {MOST_RUNS}")
+    active = asked.get("active", 0)
+    if not isinstance(active, int) or not 0 <= active < len(runs):
+        raise BadInput("active must be the number of a run", hint="0 is the first")
+    predictions = [predicted(run, where) for run in runs]
+    return {
+        "runs": [_told(each) for each in predictions],
+        **drawings(
+            predictions, active, where, by_phase=asked.get("view") == "phases", with_bill=asked.get("bill") is True
+        ),
+    }
 
 
-def _check(body: bytes, query: Query, here: Here) -> tuple[str, str]:
-    asked = mapping(body)
-    run = run_asked(asked.get("run"))
-    return JSON, _text(planning.check_answer(run, place_asked(asked, here.machine())))
+def _told(prediction: Prediction) -> dict[str, Any]:
+    footprint = prediction.footprint
+    return {
+        "name": footprint.name,
+        "device": footprint.device,
+        "verdict": {"fits": prediction.fits, "words": verdict_line(prediction, ask="choose a GPU").text},
+        "drawn": parts_html(peak_lines(prediction)),
+        "findings": [finding.as_json() for finding in footprint.findings],
+        "notes": list(footprint.notes),
+    }
 
 
-def _file(body: bytes, query: Query, here: Here) -> tuple[str, str]:
+def fit_answer(run: Run, where: TargetMachine, asked: Mapping[str, Any], *, trust: bool = False) -> dict[str, Any]:
+    """Return the plan that makes the run fit, and its file; with `trust` its own code is imported and measured."""
+    allow = asked.get("allow", list(PRICES))
+    if not isinstance(allow, list) or not all(isinstance(price, str) and price in PRICES for price in allow):
+        raise BadInput("allow must be a list of prices", hint=", ".join(PRICES))
+    mode: Mode = "auto" if trust else "arithmetic"
+    predictor = Predictor(run, where.machine, mode=mode, device=where.device, trust=trust)
+    plan = fit(predictor.run, where.budget, predictor, allow=allow)
+    return plan_data(plan) | {
+        "legroom": JSON_VERSION,
+        "run": plain_run(plan.run),
+        "drawn": parts_html([plan_verdict(plan), *plan_parts(plan)], level=3),
+        "file": plan_file(plan, "legroom ui"),
+    }
+
+
+def _check(question: Question) -> dict[str, Any]:
+    """What `legroom check` finds in the run as it would be downloaded."""
+    asked = question.asked
+    run, where = run_asked(asked.get("run")), question.place(asked)
+    machine, budget = where.machine, where.budget
+    checked = look_at(subject_of_text(run_file(run), "run.yaml", machine=machine, budget=budget, device=where.device))
+    findings = [finding.as_json() | {"path": None} for finding in checked.findings]
+    return {"findings": findings, "fine": [{"what": what, "why": why} for what, why in checked.fine]}
+
+
+def _file(question: Question) -> str:
     """The run as YAML, to be kept."""
-    run = run_asked(mapping(body).get("run"))
-    return YAML, run_file(run, head=[f"{run.name}, as planned with legroom ui"])
+    run = run_asked(question.asked.get("run"))
+    return run_file(run, head=[f"{run.name}, as planned with legroom ui"])
 
 
-def _start(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
+def _start(question: Question) -> dict[str, Any]:
     """What the page begins with: this machine, the known cards, the named runs and those it was started with."""
-    machine = here.machine()
-    started = [run_asked(each) for each in list(own["started"].values())[: planning.MOST_RUNS]]
-    plan = None
-    with suppress(BadInput):  # there are none, or they cannot be predicted: said when they are asked about
-        plan = planning.plan_answer(started, place_asked({}, machine), {})
-    return JSON, _text({
+    machine, own = question.here.machine(), question.own
+    started = [run_asked(each) for each in list(own["started"].values())[:MOST_RUNS]]
+    plan = None  # of runs that cannot be predicted, which is said when they are asked about
+    with suppress(BadInput):
+        plan = plan_answer(started, question.place({}), {}) if started else None  # drawn without asking again
+    return {
         "version": __version__,
         "machine": {
-            "ram": format_size(machine.ram), "available": format_size(machine.available),
+            "ram": format_size(machine.ram),
+            "available": format_size(machine.available),
             "gpus": [{"name": gpu.name, "free": format_size(gpu.free)} for gpu in machine.gpus],
         },
         "cards": [{"name": card.name, "gb": card.nominal_gb} for card in GPUS],
@@ -155,48 +245,47 @@ def _start(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
         ],
         "started": list(own["started"]),
         "shown": [shown(run) for run in started],
-        "plan": plan,  # drawn without asking again
+        "plan": plan,
         "choices": choices(),
         "folders": own["folders"],
         "roots": own["roots"],
-    })  # fmt: skip
+    }
 
 
-def _named_run(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
+def _named_run(question: Question) -> dict[str, Any]:
     """A named run, or one that the page was started with; never a path."""
-    name = query.get("name", "")[:LONGEST_NAME]
-    if name in own["started"]:
-        return JSON, _text(shown(run_asked(own["started"][name])))
+    name, started = question.query.get("name", "")[:LONGEST_NAME], question.own["started"]
+    if name in started:
+        return shown(run_asked(started[name]))
     if name not in run_names():
-        raise Refused(404, f"no named run {name!r} (legroom workloads lists them)")
-    return JSON, _text(shown(read(name)))
+        raise RequestRefused(404, f"no named run {name!r} (legroom workloads lists them)")
+    return shown(read(name))
 
 
-def _job(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
+def _job(question: Question) -> dict[str, Any]:
     """The words of the command that answers: `{"command": …}`, or `{"name": …, "run": …}` of a run started with.
 
     `trust` imports its own code, `fit` fits it; otherwise it is traced.
     """
-    asked = mapping(body)
-    place_asked(asked, here.machine())
+    asked, started = question.asked, question.own["started"]
+    question.place(asked)
     place = {key: asked[key] for key in PLACE if asked.get(key) is not None}
     if "command" in asked:
         command = command_in(str(asked["command"]))
         if not command:
             raise BadInput("no command that starts a program", hint="python train.py")
-        return JSON, _text({"words": ["predict", *place_options(place), "--", *command], "executes": True})
+        return {"words": ["predict", *place_options(place), "--", *command], "executes": True}
     name, trust = asked.get("name"), asked.get("trust") is True
-    if not isinstance(name, str) or name not in own["started"]:
-        raise Refused(403, "only runs that legroom ui was started with are built (legroom ui RUN)")
+    if not isinstance(name, str) or name not in started:
+        raise RequestRefused(403, "only runs that legroom ui was started with are built (legroom ui RUN)")
     run_asked(asked.get("run"))  # says what cannot be, before a child is started for it
-    target, turned = own["targets"][name], list(turned_settings(run_asked(own["started"][name]), asked.get("run")))
+    target, turned = question.own["targets"][name], list(turned_settings(run_asked(started[name]), asked.get("run")))
     if trust and asked.get("fit") is True:
         prices = {"allow": asked["allow"]} if "allow" in asked else {}
-        told = json.dumps({**place, **prices, "target": target, "turned": turned})
-        return JSON, _text({"words": ["fit", told], "executes": True})
+        return {"words": ["fit", json.dumps({**place, **prices, "target": target, "turned": turned})], "executes": True}
     settings = [word for key, value in turned for word in ("--set", f"{key}={value}")]
     words = ["predict", "--mode=trace", *(["--trust"] if trust else []), target, *place_options(place), *settings]
-    return JSON, _text({"words": words, "executes": trust})
+    return {"words": words, "executes": trust}
 
 
 def fit_trusted() -> None:
@@ -204,27 +293,25 @@ def fit_trusted() -> None:
     asked = json.loads(sys.argv[1])
     try:
         run = read(asked["target"], overrides=[(key, value) for key, value in asked["turned"]])
-        answer = planning.fit_answer(run, place_asked(asked, probe()), asked, trust=True)
+        found = fit_answer(run, place_asked(asked, probe()), asked, trust=True)
     except LegroomError as error:
         raise SystemExit(str(error)) from None
-    sys.stdout.write(f"\n{json.dumps(answer)}\n")  # the last line: the user's modules may print as well
+    sys.stdout.write(f"\n{json.dumps(found)}\n")  # the last line: the user's modules may print as well
 
 
-def _follow(body: bytes, query: Query, here: Here, own: Own) -> tuple[str, str]:
+def _follow(question: Question) -> dict[str, str]:
     """What a followed folder says now."""
-    return JSON, _text(told_of(own["name"], Path(own["folder"])))
+    return told_of(question.own["name"], Path(question.own["folder"]))
 
 
-ANSWERS: Mapping[str, Answer] = {
+ANSWERS: Mapping[str, Callable[[Question], Mapping[str, Any] | str]] = {
     "/api/read": _read,
     "/api/choose": _choose,
     "/api/predict": _predict,
     "/api/plan": _plan,
-    "/api/fit": _fit,
+    "/api/fit": lambda one: fit_answer(run_asked(one.asked.get("run")), one.place(one.asked), one.asked),
     "/api/check": _check,
     "/api/file": _file,
-}
-OWN_ANSWERS: Mapping[str, OwnAnswer] = {
     "/api/start": _start,
     "/api/run": _named_run,
     "/api/job": _job,
@@ -237,22 +324,22 @@ def main() -> None:
     answers_to = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a module prints is not an answer
     end_by_timer()
-    here = Here()
+    here = LocalMachine()
     _bound_memory()
     for line in sys.stdin:
-        answers_to.write(json.dumps(_answer(json.loads(line), here)) + "\n")
+        answers_to.write(json.dumps(answer(json.loads(line), here)) + "\n")
         answers_to.flush()
 
 
-def _answer(asked: dict[str, Any], here: Here) -> dict[str, Any]:
+def answer(asked: dict[str, Any], here: LocalMachine) -> dict[str, Any]:
     try:
         with bounded_reading("the request", MOST_SECONDS):
-            body = asked["body"].encode("utf-8", "surrogateescape")
-            if "own" in asked:
-                kind, text = OWN_ANSWERS[asked["path"]](body, asked["query"], here, asked["own"])
-            else:
-                kind, text = ANSWERS[asked["path"]](body, asked["query"], here)
-    except Refused as refused:
+            sent = asked["body"].encode("utf-8", "surrogateescape")
+            found = ANSWERS[asked["path"]](Question(sent, asked["query"], here, asked.get("own", {})))
+            text = found
+            if not isinstance(text, str):
+                text = json.dumps(found, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except RequestRefused as refused:
         return {"status": refused.status, "text": str(refused)}
     except LegroomError as error:
         return {"status": 400, "text": str(error).removeprefix("the page: ").replace(*TRUSTING)}
@@ -260,7 +347,7 @@ def _answer(asked: dict[str, Any], here: Here) -> dict[str, Any]:
         return {"status": 500, "text": f"{type(error).__name__}: {str(error)[:200]}"}
     if asked["path"] != "/api/predict":  # which answers as the command does
         text = text.replace(*TRUSTING)
-    return {"status": 200, "kind": kind, "text": text}
+    return {"status": 200, "kind": YAML if asked["path"] == "/api/file" else JSON, "text": text}
 
 
 def _bound_memory() -> None:

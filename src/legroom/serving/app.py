@@ -17,10 +17,10 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from legroom.errors import BadInput
 from legroom.rendering.page import STYLE
 from legroom.serving.answering import WORKED_OUT, Answering
+from legroom.serving.asked import plain_run
 from legroom.serving.following import folders_in, listed, news
-from legroom.serving.guard import Refused, Scope, Send, Settings
+from legroom.serving.guard import RequestRefused, Scope, Send, ServerSettings
 from legroom.serving.jobs import Jobs
-from legroom.serving.questions import plain_run
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -31,7 +31,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 class Page:
     """The application behind the guard."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
         self._answering = Answering()
         self._files = _static_files()
@@ -40,7 +40,7 @@ class Page:
         self._answers: dict[tuple[str, str], Answer] = {
             ("GET", "/api/start"): self.started,
             ("GET", "/api/run"): self.started,
-            **{("POST", path): self.worked_out for path in WORKED_OUT},
+            **{("POST", path): self._asked for path in WORKED_OUT},
             ("POST", "/api/job"): self.job,
             ("GET", "/api/job"): self.job_told,
             ("GET", "/api/folders"): self.folders,
@@ -56,17 +56,13 @@ class Page:
         answer = self._answers.get((method, path))
         if answer is None:
             if any(known == path for _, known in self._answers) or path in self._files:
-                raise Refused(405, f"{method} {path} is not served")
-            raise Refused(404, "not found")
+                raise RequestRefused(405, f"{method} {path} is not served")
+            raise RequestRefused(404, "not found")
         response = await answer(Request(scope, receive))
         await response(scope, receive, send)
 
-    async def worked_out(self, request: Request) -> Response:
-        """What depends on a text that was sent, from a process that can be killed."""
-        return await self._asked(request)
-
     async def started(self, request: Request) -> Response:
-        """What also depends on how the page was started, from the same processes."""
+        """What also depends on how the page was started."""
         started = self._started.items()
         own: dict[str, Any] = {"started": {name: plain_run(each.run) for name, each in started}}
         own["targets"] = {name: each.target for name, each in started}
@@ -75,6 +71,7 @@ class Page:
         return await self._asked(request, own)
 
     async def _asked(self, request: Request, own: Any = None) -> Response:
+        """What depends on a text that was sent, from a process that can be killed."""
         body, path = await request.body(), request.url.path
         return await self._answering.ask(path, request.query_params, body, own, request.is_disconnected)
 
@@ -82,7 +79,7 @@ class Page:
         """Begin a command: a run that the page was started with, traced or fitted as it is turned; or a program."""
         asked = json.loads(bytes((await self.started(request)).body))
         if asked["executes"] and not compare_digest(request.headers.get("x-legroom-key", ""), self._settings.key):
-            raise Refused(403, "this executes code: open the address that legroom ui printed, which has its key")
+            raise RequestRefused(403, "this executes code: open the address that legroom ui printed, which has its key")
         return JSONResponse({"job": await self._jobs.start(asked["words"])})
 
     async def job_told(self, request: Request) -> Response:
@@ -107,9 +104,9 @@ class Page:
         name = request.query_params.get("folder", "")
         folder = folders_in(self._settings.folders).get(name)
         if folder is None:
-            raise Refused(404, "no such training or watch in the folders of legroom ui --folder")
+            raise RequestRefused(404, "no such training or watch in the folders of legroom ui --folder")
         if self._followers >= MOST_FOLLOWERS:
-            raise Refused(503, f"{MOST_FOLLOWERS} pages are following already (close one)")
+            raise RequestRefused(503, f"{MOST_FOLLOWERS} pages are following already (close one)")
         return StreamingResponse(self._counted(news(name, folder, self._tell)), media_type="text/event-stream")
 
     async def _tell(self, name: str, folder: Path) -> dict[str, str]:

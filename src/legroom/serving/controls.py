@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import fields
-from functools import lru_cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from legroom.backends.base import Backend, algorithm_of, backend_of, knob_named
@@ -53,7 +52,7 @@ def controls_of(run: Run) -> list[dict[str, Any]]:
         "Environments": [*_environments(backend, offered)],
         "Collecting and updating": about_memory,
         "Network": [
-            _control("widths", f"policy.kwargs.{name}", label)
+            _control(f"policy.kwargs.{name}", label, "widths")
             for name, label in backend.fitter.layers.items()
             if _is_layer(run, name, backend)
         ],
@@ -85,28 +84,28 @@ def _observations(run: Run) -> Iterator[Control]:
     if declared is None or not isinstance(declared.observation, BoxSpace):
         return
     if find_spaces(run.env.id or "") is None and workload_of(run) is None:
-        shape, dtype = "env.spaces.observation.shape", "env.spaces.observation.dtype"
-        yield _control("widths", shape, "observation shape")
-        yield _control("choice", dtype, "observation type", "float32", choices=["float32", "uint8", "float64", "int64"])
+        yield _control("env.spaces.observation.shape", "observation shape", "widths")
+        types = ["float32", "uint8", "float64", "int64"]
+        yield _control("env.spaces.observation.dtype", "observation type", "choice", "float32", choices=types)
 
 
 def _environments(backend: Backend, offered: Container[str]) -> Iterator[Control]:
     yield _count("env.n_envs", "environments", 1, last=backend.fitter.last_stops.get("env.n_envs"))
     if "env.workers" in offered:
-        yield _control("choice", "env.workers", "workers", "dummy", choices=_choices(EnvSpec, "workers"))
+        yield _control("env.workers", "workers", "choice", "dummy", choices=_choices(EnvSpec, "workers"))
     if "env.envs_per_worker" in offered:
         yield _count("env.envs_per_worker", "environments per worker", 1)
     if "env.frame_stack" in offered:
-        yield _count("env.frame_stack", "frames stacked", None)
+        yield _count("env.frame_stack", "frames stacked")
 
 
 def _around(offered: Container[str]) -> Iterator[Control]:
-    yield _count("eval.n_envs", "evaluation environments", None)
+    yield _count("eval.n_envs", "evaluation environments")
     if "eval.workers" in offered:
-        yield _control("choice", "eval.workers", "evaluation workers", choices=_choices(EvalSpec, "workers"))
+        yield _control("eval.workers", "evaluation workers", "choice", choices=_choices(EvalSpec, "workers"))
     if "checkpoint.replay_buffer" in offered:
-        yield _control("flag", "checkpoint.replay_buffer", "replay buffer in checkpoints")
-    yield _control("number", "total_timesteps", "total timesteps", whole=True)
+        yield _control("checkpoint.replay_buffer", "replay buffer in checkpoints", "flag")
+    yield _control("total_timesteps", "total timesteps", "number", whole=True)
 
 
 def _hyperparameters(run: Run, algorithm: Algorithm) -> Iterator[Control]:
@@ -114,43 +113,38 @@ def _hyperparameters(run: Run, algorithm: Algorithm) -> Iterator[Control]:
         key, label = f"hyperparams.{name}", name.replace("_", " ")
         given = run.hyperparams.get(name, default)
         if isinstance(default, bool):
-            yield _control("flag", key, label, default)
+            yield _control(key, label, "flag", default)
         elif name.endswith(("_class", "_kwargs")) or name in ("action_noise",):
             continue  # classes and what they are made with: no setting that one turns
         elif name == "n_steps" and algorithm.family == "off-policy":  # of returns, not of a rollout
-            yield _control("number", key, STEPS_OF_RETURNS, default, whole=True)
+            yield _control(key, STEPS_OF_RETURNS, "number", default, whole=True)
         elif key in LAST_STOPS:
             yield _count(key, label, default)
         elif isinstance(given, str) or isinstance(default, str):
-            yield _control("text", key, label, default)
+            yield _control(key, label, "text", default)
         elif isinstance(given, list | dict | tuple):
             continue  # (`train_freq: [1, episode]`) stays as the file says it
         else:
-            yield _control("number", key, label, default, whole=isinstance(default, int))
+            yield _control(key, label, "number", default, whole=isinstance(default, int))
 
 
 def _memory(offered: Container[str]) -> Iterator[Control]:
-    hints = _hints()
+    hints = get_type_hints(MemorySpec, localns={"tuple": tuple})
     for name in (field.name for field in fields(MemorySpec)):
         key, label, hint = f"memory.{name}", name.replace("_", " "), hints[name]
         choices = _literals(hint)
         if key not in offered:
             continue
         if choices:
-            yield _control("choice", key, label, choices=choices)
+            yield _control(key, label, "choice", choices=choices)
         elif bool in get_args(hint):
-            yield _control("flag", key, label)
+            yield _control(key, label, "flag")
         elif key in SIZES:
-            yield _control("size", key, "limit of lean storage")
+            yield _control(key, "limit of lean storage", "size")
         elif key in LAST_STOPS:
-            yield _count(key, label, None)
+            yield _count(key, label)
         else:
-            yield _control("number", key, label, whole=True)
-
-
-@lru_cache(maxsize=1)
-def _hints() -> dict[str, Any]:
-    return get_type_hints(MemorySpec, localns={"tuple": tuple})
+            yield _control(key, label, "number", whole=True)
 
 
 def _literals(hint: Any) -> list[str]:
@@ -161,12 +155,12 @@ def _choices(cls: Any, name: str) -> list[str]:
     return _literals(get_type_hints(cls)[name])
 
 
-def _count(key: str, label: str, default: Any, *, last: int | None = None) -> Control:
-    return _control("count", key, label, default, stops=_stops(last or LAST_STOPS[key]))
-
-
-def _control(kind: str, key: str, label: str, default: Any = None, **more: Any) -> Control:
+def _control(key: str, label: str, kind: str, default: Any = None, **more: Any) -> Control:
     return {"key": key, "label": label, "kind": kind, "default": default, **more}
+
+
+def _count(key: str, label: str, default: Any = None, *, last: int | None = None) -> Control:
+    return _control(key, label, "count", default, stops=_stops(last or LAST_STOPS[key]))
 
 
 def _stops(last: int) -> list[int]:
@@ -189,9 +183,8 @@ def turned_settings(run: Run, data: Any) -> Iterator[tuple[str, str]]:
     before = run.model_dump(exclude_defaults=True)
     for key, control in control_by_key(run).items():
         value = _at(data, key)
-        if value == _at(before, key) or not _is_plain(value, control):
-            continue
-        yield key, json.dumps(value)
+        if value != _at(before, key) and _is_plain(value, control):
+            yield key, json.dumps(value)
 
 
 def _at(data: Any, key: str) -> Any:
@@ -203,6 +196,5 @@ def _at(data: Any, key: str) -> Any:
 def _is_plain(value: Any, control: Mapping[str, Any]) -> bool:
     """Whether it is made of numbers, truths and words that the control has."""
     known = (None, *control.get("choices", ()))
-    return all(
-        isinstance(each, int | float) or each in known for each in (value if isinstance(value, list) else [value])
-    )
+    values = value if isinstance(value, list) else [value]
+    return all(isinstance(each, int | float) or each in known for each in values)

@@ -13,7 +13,7 @@ from legroom.rendering.bars import strip
 from legroom.rendering.document import Bar, Bars, Limit
 from legroom.rendering.item_text import WHERES, Where, bar_of, item_table, items_at
 from legroom.rendering.page import parts_html
-from legroom.serving.questions import Place as Target
+from legroom.serving.asked import TargetMachine
 from legroom.units import GIB
 
 MOST_CARDS = 4  # lines of known cards; more would be a fence
@@ -22,7 +22,7 @@ WELL_KNOWN = ("RTX 4060", "RTX 4070", "RTX 4080", "RTX 4090", "RTX 5090", "RTX A
 
 
 def drawings(
-    predictions: Sequence[Prediction], active: int, where: Target, *, by_phase: bool, with_bill: bool
+    predictions: Sequence[Prediction], active: int, where: TargetMachine, *, by_phase: bool, with_bill: bool
 ) -> dict[str, Any]:
     """Return the drawings of host and GPU (None where no run uses one), and the active run's bill if it is wanted.
 
@@ -53,7 +53,7 @@ def _phases(footprint: Footprint, place: Where) -> Iterator[Bar]:
             yield Bar(phase.value, there, band.low, band.high)
 
 
-def host_limits(where: Target) -> list[Limit]:
+def host_limits(where: TargetMachine) -> list[Limit]:
     """Return the lines for RAM: what may be used, and what the machine or its container has."""
     machine, budget = where.machine, where.budget
     limits = []
@@ -70,7 +70,7 @@ def _well_known() -> list[tuple[str, KnownGpu]]:
     return [(name, find_gpu(name)) for name in WELL_KNOWN]
 
 
-def card_limits(bar: Bar | None, where: Target) -> list[Limit]:
+def card_limits(bar: Bar | None, where: TargetMachine) -> list[Limit]:
     """Return the lines for GPUs: the chosen one first, then known ones of about the size that is needed."""
     limits = []
     if where.budget.vram is not None:

@@ -13,6 +13,7 @@ import os
 import stat
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,9 @@ def told_of(name: str, folder: Path) -> dict[str, str]:
     try:
         samples, said = read_live(_text(folder, LIVE))
         if _is_plain(folder / RUN):
-            return _training(name, folder, samples, said)
+            training = _training(folder, samples)
+            words, kind = training.words()
+            return {"words": words, "kind": kind, "body": _body(training.parts(), said)}
         return _watch(name, folder, samples, said)
     except (LegroomError, OSError, ValueError, KeyError, TypeError, AssertionError) as error:
         return _unreadable(name, error)
@@ -144,77 +147,77 @@ def _text(folder: Path, name: str) -> str:
     return (folder / name).read_text("utf-8", errors="replace")
 
 
-def _training(name: str, folder: Path, samples: list[LiveSample], said: list[tuple[float, str]]) -> dict[str, str]:
+@dataclass(frozen=True)
+class FollowedTraining:
+    """All that is shown of a training that is followed."""
+
+    run: dict[str, Any]
+    samples: list[LiveSample]
+    progress: list[Progress]
+    outcome: Outcome | None  # None: it goes on
+    host: Peak | None
+    gpu: Peak | None
+    is_silent: bool
+
+    def words(self) -> tuple[str, str]:
+        """What it does in a sentence, and whether that is good or bad."""
+        name, total, outcome, samples = (
+            str(self.run.get("name")),
+            self.run.get("total_timesteps"),
+            self.outcome,
+            self.samples,
+        )
+        if outcome is not None:
+            peak = outcome.peaks.host
+            against = "" if peak.predicted is None else f", {format_size(peak.predicted)} predicted"
+            kind = {"finished": "good", "failed": "bad"}.get(outcome.status, "")
+            ended = (
+                f"{name} {outcome.status} at step {outcome.timesteps:,}{f': {outcome.error}' if outcome.error else ''}"
+            )
+            return f"{ended}. Host peak {format_size(peak.measured)}{against}.", kind
+        step = f"step {self.progress[-1].timesteps if self.progress else 0:,}"
+        step += f" of {total:,}" if isinstance(total, int) else ""
+        if self.is_silent:
+            return f"{name} has written nothing for a while: it has stopped or is waiting, at {step}.", ""
+        if not samples:
+            return f"{name} trains: {step}.", "good"
+        expected = "" if self.host is None else f", {format_size(self.host.nbytes)} predicted"
+        over = self.host is not None and max(sample.host for sample in samples) > self.host.high
+        return f"{name} trains: {step}. Host {format_size(samples[-1].host)} now{expected}.", "bad" if over else "good"
+
+    def parts(self) -> Iterator[Part]:
+        """Figures, memory, rewards, and what was done where memory ran out."""
+        samples, progress = self.samples, self.progress
+        reward = next((r for p in reversed(progress) if (r := finite(p.reward_mean)) is not None), None)
+        speed = finite(progress[-1].steps_per_s) if progress else None
+        peak = max((sample.host for sample in samples), default=None)
+        yield _facts([
+            ("algorithm", str(self.run.get("algo"))),
+            ("mean reward", None if reward is None else f"{reward:,.4g}"),
+            ("steps per second", None if speed is None else f"{speed:,.0f}"),
+            ("time", duration_text(samples[-1].t - samples[0].t) if samples else None),
+            ("highest so far", None if peak is None else format_size(peak)),
+        ])  # fmt: skip
+        yield from _memory(samples, self.host, self.gpu)
+        yield reward_curve(progress, "episodes")
+        if self.outcome is not None and self.outcome.retreats:
+            yield Section("Retreats", list(retreat_lines(self.outcome)))
+
+
+def _training(folder: Path, samples: list[LiveSample]) -> FollowedTraining:
     run = json.loads(_text(folder, RUN))
     if not isinstance(run, dict):
         raise ValueError(f"{RUN} holds no run")
     predicted = RunFolder(folder).predicted() if _is_plain(folder / PREDICTION) else None
     progress = read_progress(folder / PROGRESS) if _is_plain(folder / PROGRESS) else []
-    outcome = Outcome.read(folder / OUTCOME) if _is_plain(folder / OUTCOME) else None
-    if outcome is not None and _goes_on(folder):
-        outcome = None  # of an earlier session: it was resumed
+    outcome = Outcome.read(folder / OUTCOME) if _is_plain(folder / OUTCOME) and not _goes_on(folder) else None
     host, gpu = (predicted.host, predicted.gpu) if predicted else (None, None)
-    words, kind = _training_words(run, folder, samples, progress, outcome, host)
-    return {
-        "words": words,
-        "kind": kind,
-        "body": _body(_training_parts(run, samples, progress, outcome, host, gpu), said),
-    }
+    return FollowedTraining(run, samples, progress, outcome, host, gpu, _is_silent(folder))
 
 
 def _goes_on(folder: Path) -> bool:
-    """Return whether something was written well after the outcome."""
+    """Return whether something was written well after the outcome: the training was resumed."""
     return _is_plain(folder / LIVE) and (folder / LIVE).lstat().st_mtime > (folder / OUTCOME).lstat().st_mtime + 5
-
-
-def _training_words(
-    run: dict[str, Any],
-    folder: Path,
-    samples: list[LiveSample],
-    progress: list[Progress],
-    outcome: Outcome | None,
-    host: Peak | None,
-) -> tuple[str, str]:
-    name, total = str(run.get("name")), run.get("total_timesteps")
-    if outcome is not None:
-        peak = outcome.peaks.host
-        against = "" if peak.predicted is None else f", {format_size(peak.predicted)} predicted"
-        kind = {"finished": "good", "failed": "bad"}.get(outcome.status, "")
-        why = f": {outcome.error}" if outcome.error else ""
-        measured = format_size(peak.measured)
-        return f"{name} {outcome.status} at step {outcome.timesteps:,}{why}. Host peak {measured}{against}.", kind
-    step = progress[-1].timesteps if progress else 0
-    of = f" of {total:,}" if isinstance(total, int) else ""
-    if _is_silent(folder):
-        return f"{name} has written nothing for a while: it has stopped or is waiting, at step {step:,}{of}.", ""
-    now = f" Host {format_size(samples[-1].host)} now" if samples else ""
-    expected = f", {format_size(host.nbytes)} predicted." if host is not None and samples else "." if samples else ""
-    over = host is not None and bool(samples) and max(sample.host for sample in samples) > host.high
-    return f"{name} trains: step {step:,}{of}.{now}{expected}", "bad" if over else "good"
-
-
-def _training_parts(
-    run: dict[str, Any],
-    samples: list[LiveSample],
-    progress: list[Progress],
-    outcome: Outcome | None,
-    host: Peak | None,
-    gpu: Peak | None,
-) -> Iterator[Part]:
-    reward = next((r for p in reversed(progress) if (r := finite(p.reward_mean)) is not None), None)
-    speed = finite(progress[-1].steps_per_s) if progress else None
-    peak = max((sample.host for sample in samples), default=None)
-    yield _facts([
-        ("algorithm", str(run.get("algo"))),
-        ("mean reward", None if reward is None else f"{reward:,.4g}"),
-        ("steps per second", None if speed is None else f"{speed:,.0f}"),
-        ("time", duration_text(samples[-1].t - samples[0].t) if samples else None),
-        ("highest so far", None if peak is None else format_size(peak)),
-    ])  # fmt: skip
-    yield from _memory(samples, host, gpu)
-    yield reward_curve(progress, "episodes")
-    if outcome is not None and outcome.retreats:
-        yield Section("Retreats", list(retreat_lines(outcome)))
 
 
 def _facts(rows: Sequence[tuple[str, str | None]]) -> Table:

@@ -50,19 +50,16 @@ class Started:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """All that a server is told; `folders` are resolved, so that a path can be held against them.
-
-    Other users of the machine reach the page as well: requests that execute code have to know the `key`.
-    """
+class ServerSettings:
+    """All that a server is told; `folders` are resolved, so that a path can be held against them."""
 
     port: int = DEFAULT_PORT
     started: tuple[Started, ...] = ()
     folders: tuple[Path, ...] = ()
-    key: str = field(default_factory=lambda: token_urlsafe(16))
+    key: str = field(default_factory=token_urlsafe)  # who executes code has to know it: others reach the page as well
 
 
-class Refused(LegroomError):
+class RequestRefused(LegroomError):
     """A request that is answered with its status and one line."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -70,10 +67,10 @@ class Refused(LegroomError):
         self.status = status
 
 
-class Guard:
+class RequestGuard:
     """Lets in what may come in, with its body read and bounded, and seals every answer."""
 
-    def __init__(self, app: Any, settings: Settings) -> None:
+    def __init__(self, app: Any, settings: ServerSettings) -> None:
         self._app, self._settings = app, settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,7 +85,7 @@ class Guard:
             self._admit(scope)
             body = await _body(scope, receive)
             await self._app(scope, _replay(body, receive), answer)
-        except Refused as refused:
+        except RequestRefused as refused:
             await answer.fail(refused.status, str(refused))
         except LegroomError as error:
             await answer.fail(400, str(error))
@@ -104,18 +101,20 @@ class Guard:
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
         if scope["method"] not in METHODS:
-            raise Refused(405, f"method {scope['method'][:20]} is not served (GET and POST are)")
+            raise RequestRefused(405, f"method {scope['method'][:20]} is not served (GET and POST are)")
         hosts = headers.get("host", [])
         if len(hosts) != 1 or not self._is_ours(hosts[0]):
-            raise Refused(421, "this server answers to its own name only (open the address that legroom ui printed)")
+            raise RequestRefused(
+                421, "this server answers to its own name only (open the address that legroom ui printed)"
+            )
         origins = headers.get("origin", [])
         if any(origin != f"http://{hosts[0]}" for origin in origins):
-            raise Refused(403, "requests from other sites are refused")
+            raise RequestRefused(403, "requests from other sites are refused")
         if "transfer-encoding" in headers:  # no page sends so; a megabyte in chunks of one byte takes seconds to read
-            raise Refused(411, "requests need a Content-Length")
+            raise RequestRefused(411, "requests need a Content-Length")
         navigates = scope["method"] == "GET" and not scope["path"].startswith("/api/")
         if "cross-site" in headers.get("sec-fetch-site", []) and not navigates:
-            raise Refused(403, "requests from other sites are refused")
+            raise RequestRefused(403, "requests from other sites are refused")
 
     def _is_ours(self, host: str) -> bool:
         """Return whether a Host is one of our names as browsers write them, with our port; nothing is interpreted."""
@@ -129,21 +128,21 @@ async def _body(scope: Scope, receive: Receive) -> bytes:
     """Return the whole body, refused as soon as it is too long or too slow."""
     for name, value in scope["headers"]:
         if name.lower() == b"content-length" and value.isdigit() and int(value) > LARGEST_BODY:
-            raise Refused(413, f"a request may have at most {LARGEST_BODY // 1024} KiB")
+            raise RequestRefused(413, f"a request may have at most {LARGEST_BODY // 1024} KiB")
     body: bytes = b""
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             while True:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Refused(400, "the request ended early")
+                    raise RequestRefused(400, "the request ended early")
                 body += message.get("body", b"")
                 if len(body) > LARGEST_BODY:
-                    raise Refused(413, f"a request may have at most {LARGEST_BODY // 1024} KiB")
+                    raise RequestRefused(413, f"a request may have at most {LARGEST_BODY // 1024} KiB")
                 if not message.get("more_body"):
                     return body
     except TimeoutError:
-        raise Refused(408, f"the request took longer than {BODY_TIMEOUT_S:.0f} s to arrive") from None
+        raise RequestRefused(408, f"the request took longer than {BODY_TIMEOUT_S:.0f} s to arrive") from None
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

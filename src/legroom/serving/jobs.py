@@ -1,5 +1,4 @@
-"""Commands of legroom in the background, in a child process and one at a time: a prediction that traces, a fit with
-trusted code, a program on a simulated GPU.
+"""Commands of legroom in a child process, one at a time: a prediction that traces, a fit with trusted code, a program.
 
 They import or execute code. So runs are only those that the page was started with, turned only by numbers, truths and
 known words; what runs code of the user's own also needs the key in the address that `legroom ui` printed (`app`).

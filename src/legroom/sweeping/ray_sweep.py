@@ -1,8 +1,9 @@
 """A sweep on Ray: every trial waits for the memory that it is predicted to need, and then has it.
 
-Trials are tasks of Ray that ask for memory, a few more of them at a time than there is room for; those that turned out
-to need more than was kept for them are asked for again. Ray counts declared memory and checks none of it, so the
-packing is as good as the predictions, and a trial that exceeds its own is stopped by itself (`ray_trial.py`).
+Trials are tasks of Ray that ask for memory, a few more of them at a time than there is room for. Ray counts declared
+memory and checks none of it, so a trial keeps itself to what it requested: in its Ray worker it is a training as
+`legroom train` supervises it, stopped with a checkpoint as soon as it takes more, and asked for again with what was
+measured. No knob is turned meanwhile: what is compared has to stay as it was asked for.
 
 Ray's own memory monitor is off in a local session: it looks at the whole machine and kills the youngest worker when
 that is nearly full, whoever filled it, which would end a trial that keeps to what it requested.
@@ -10,29 +11,33 @@ that is nearly full, whoever filled it, which would end a trial that keeps to wh
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import ray
 from ray.exceptions import RayError
 
 from legroom.cluster.session import ray_nodes, ray_session
-from legroom.sweeping.ray_trial import train_trial
+from legroom.errors import EXIT_BAD_INPUT, LegroomError
+from legroom.model.outcome import MemorySample, Outcome, Progress
 from legroom.sweeping.sweep_folder import Live, SweepFolder
-from legroom.sweeping.trial import WORKER_NBYTES, SweepView, TooLarge, Trial, TrialResult
-from legroom.training.train import is_finished
+from legroom.sweeping.trial import WORKER_NBYTES, Status, SweepView, TooLarge, Trial, TrialResult
+from legroom.training.request import Training
+from legroom.training.run_folder import RunFolder
+from legroom.training.train import is_finished, train
 
 CPUS_PER_TRIAL = 0.25  # memory decides how many run at once; this only keeps hundreds of tiny ones off two cores
 OBJECT_STORE_NBYTES = 80 << 20  # nothing but settings goes through it; the least that Ray takes is 75 MiB
 MOST_RUNS = 4
 MARGIN = 1.1  # on what was measured: a trial that was stopped at its limit would have gone higher
-SHOW_EVERY_S, POLL_S = 1.0, 0.25
+SHOW_EVERY_S, LIVE_EVERY_S, POLL_S = 1.0, 0.5, 0.25
 AHEAD = 8  # trials that wait in Ray for memory: what others take meanwhile may change what they request
 
 
@@ -94,6 +99,17 @@ def _refuse_too_large(trials: Iterable[Trial], most: int) -> None:
             raise TooLarge(trial, most + trial.mapped)
 
 
+@dataclass
+class Asking:
+    """A trial that asks for memory until it has had enough."""
+
+    trial: Trial
+    requested: int
+    runs: int = 0
+    state: Literal["waiting", "running", "finished", "failed"] = "waiting"
+    reason: str = "stopped before it began"
+
+
 class Book:
     """Who waits, who runs, how each ended; decides who runs again.
 
@@ -103,104 +119,90 @@ class Book:
 
     def __init__(self, trials: Sequence[Trial], folder: SweepFolder, most: int) -> None:
         self.folder, self.most, self.is_stopping = folder, most, False
-        self._trials = {trial.number: trial for trial in trials}
-        self._requested = {trial.number: trial.requested for trial in trials}
-        self._runs = dict.fromkeys(self._trials, 0)
-        self._reasons: dict[int, str] = {}
-        self.running: set[int] = set()
-        self.finished: set[int] = set()
-        self.failed: set[int] = set()
-        self.waiting: deque[Trial] = deque()
-        for trial in trials:
-            if is_finished(folder.trial(trial.number), trial.run.total_timesteps):
-                self.finished.add(trial.number)
-                self._learn(trial.number, Live.read(folder.trial(trial.number)).peak)
-            else:
-                self.waiting.append(trial)
-                self._remember(trial)
+        self.asking = {trial.number: Asking(trial, trial.requested) for trial in trials}
+        for number, each in self.asking.items():
+            live, planned = Live.read(folder.trial(number)), each.trial.requested
+            if is_finished(folder.trial(number), each.trial.run.total_timesteps):
+                each.state = "finished"
+                self._learn(each, live.peak)
+            else:  # request what an earlier session of the sweep has learned that the trial needs
+                measured = self._enough(live.peak) if live.peak + WORKER_NBYTES > planned else 0
+                each.requested = max(each.requested, min(max(live.requested, measured), most))
+        self._queue = deque(each for each in self.asking.values() if each.state == "waiting")
 
-    def _remember(self, trial: Trial) -> None:
-        """Request what an earlier session of the sweep has learned that the trial needs."""
-        live, planned = Live.read(self.folder.trial(trial.number)), trial.requested
-        measured = int(live.peak * MARGIN) + WORKER_NBYTES if live.peak + WORKER_NBYTES > planned else 0
-        self._requested[trial.number] = max(planned, min(max(live.requested, measured), self.most))
+    def numbers(self, state: str) -> set[int]:
+        """Return the trials in a state."""
+        return {number for number, each in self.asking.items() if each.state == state}
+
+    @property
+    def waiting(self) -> list[Trial]:
+        return [each.trial for each in self._queue]
 
     def take(self) -> dict[str, Any] | None:
         """Return the next trial's task; None where none waits."""
-        if not self.waiting or self.is_stopping:
+        if not self._queue or self.is_stopping:
             return None
-        trial = self.waiting.popleft()
-        self._runs[trial.number] += 1
-        self.running.add(trial.number)
+        each = self._queue.popleft()
+        each.runs, each.state = each.runs + 1, "running"
         return {
-            "number": trial.number,
-            "requested": self._requested[trial.number],
-            "runs": self._runs[trial.number],
-            "gpu_share": trial.gpu_share,
+            "number": each.trial.number,
+            "requested": each.requested,
+            "runs": each.runs,
+            "gpu_share": each.trial.gpu_share,
             "folder": str(self.folder.path.absolute()),
             "directory": str(Path.cwd()),
         }
 
     def begun(self) -> dict[int, Live]:
         """Return what the trials say that Ray has found room for."""
-        lives = {number: Live.read(self.folder.trial(number)) for number in self.running}
-        return {number: live for number, live in lives.items() if live.runs == self._runs[number]}
-
-    def requested(self, number: int) -> int:
-        return self._requested[number]
+        lives = {number: Live.read(self.folder.trial(number)) for number in self.numbers("running")}
+        return {number: live for number, live in lives.items() if live.runs == self.asking[number].runs}
 
     def ended(self, number: int, end: Mapping[str, Any] | None) -> None:
         """Take in how a run of a trial ended; None: its worker died."""
-        self.running.discard(number)
-        live = Live.read(self.folder.trial(number))
-        end = end or {"status": "died", "peak": live.peak, "exceeded": True, "reason": "its Ray worker was killed"}
+        each = self.asking[number]
+        if end is None:
+            peak = Live.read(self.folder.trial(number)).peak
+            end = {"status": "died", "peak": peak, "exceeded": True, "reason": "its Ray worker was killed"}
+        each.state = "waiting"
         if end["status"] == "waiting":  # the sweep was stopped before there was room for it
-            self._runs[number] -= 1
+            each.runs -= 1
             return
-        self._learn(number, int(end["peak"]))
+        self._learn(each, int(end["peak"]))
         if end["status"] == "finished":
-            self.finished.add(number)
+            each.state = "finished"
             return
-        self._reasons[number] = str(end["reason"])
-        more = self._more(number, int(end["peak"]))
-        again = end["exceeded"] and self._runs[number] < MOST_RUNS and more is not None
-        if again and more is not None:
-            self._requested[number] = more
-        if self.is_stopping:
-            return
+        each.reason = str(end["reason"])
+        again = end["exceeded"] and each.runs < MOST_RUNS and each.requested < self.most
         if again:
-            self.waiting.append(self._trials[number])
-        else:
-            self.failed.add(number)
+            each.requested = min(max(self._enough(int(end["peak"])), each.requested + 1), self.most)
+        if again and not self.is_stopping:
+            self._queue.append(each)
+        elif not self.is_stopping:
+            each.state = "failed"
 
-    def _more(self, number: int, peak: int) -> int | None:
-        """Return what to request next time; None where it had a whole node."""
-        if self._requested[number] >= self.most:
-            return None
-        return min(max(int(peak * MARGIN) + WORKER_NBYTES, self._requested[number] + 1), self.most)
+    def _enough(self, peak: int) -> int:
+        return min(int(peak * MARGIN) + WORKER_NBYTES, self.most)
 
-    def _learn(self, number: int, peak: int) -> None:
+    def _learn(self, one: Asking, peak: int) -> None:
         """Raise what those request that need the same memory, where one of them took more than was predicted."""
-        if peak + WORKER_NBYTES <= self._requested[number]:
-            return
-        shared = self._trials[number].shares
-        for other in self.waiting:
-            if other.shares == shared:
-                wanted = min(int(peak * MARGIN) + WORKER_NBYTES, self.most)
-                self._requested[other.number] = max(self._requested[other.number], wanted)
+        if peak + WORKER_NBYTES > one.requested:
+            for other in self.asking.values():
+                if other is not one and other.state == "waiting" and other.trial.shares == one.trial.shares:
+                    other.requested = max(other.requested, self._enough(peak))
 
     def results(self) -> tuple[TrialResult, ...]:
-        return tuple(self._result(trial) for trial in self._trials.values())
+        return tuple(self._result(each) for each in self.asking.values())
 
-    def _result(self, trial: Trial) -> TrialResult:
-        folder, number = self.folder.trial(trial.number), trial.number
+    def _result(self, each: Asking) -> TrialResult:
+        folder, done = self.folder.trial(each.trial.number), each.state == "finished"
         outcome, live = folder.outcome(), Live.read(folder)
-        done = number in self.finished
         peak = max(outcome.peaks.host.measured if outcome else 0, live.peak)
-        reason = "" if done else self._reasons.get(number, "stopped before it began")
-        requested = live.requested if done and live.requested else self._requested[number]
-        runs = max(self._runs[number], live.runs)
-        return TrialResult(trial, "finished" if done else "failed", outcome, peak, requested, reason, runs)
+        requested = live.requested if done and live.requested else each.requested
+        status: Status = "finished" if done else "failed"
+        return TrialResult(
+            each.trial, status, outcome, peak, requested, "" if done else each.reason, max(each.runs, live.runs)
+        )
 
 
 def _train(book: Book, view: _Show, concurrent: int | None) -> None:
@@ -242,11 +244,11 @@ class _Show:
         self.show(
             SweepView(
                 running=len(self.begun),
-                finished=len(book.finished),
-                failed=len(book.failed),
-                waiting=len(book.waiting) + len(book.running) - len(self.begun),
+                finished=len(book.numbers("finished")),
+                failed=len(book.numbers("failed")),
+                waiting=len(book.waiting) + len(book.numbers("running")) - len(self.begun),
                 nbytes=sum(live.nbytes + WORKER_NBYTES for live in self.begun.values()),
-                requested=sum(book.requested(number) for number in self.begun),
+                requested=sum(book.asking[number].requested for number in self.begun),
                 declared=self.declared,
                 is_stopping=book.is_stopping,
             )
@@ -271,3 +273,92 @@ def _interrupts(book: Book, say: Callable[[str], None]) -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         book.folder.go()
+
+
+# -- in a Ray worker ---------------------------------------------------------------------------------------------------
+
+
+def train_trial(task: dict[str, Any]) -> dict[str, Any]:
+    """Train the trial of a task, which Ray runs."""
+    # Modules beside the run, and relative paths in it, are where the command was given.
+    with suppress(OSError):
+        os.chdir(task["directory"])
+    sweep = SweepFolder(Path(task["folder"]))
+    return run_trial(sweep, sweep.trials()[task["number"]], requested=task["requested"], runs=task["runs"])
+
+
+def run_trial(sweep: SweepFolder, trial: Trial, *, requested: int, runs: int) -> dict[str, Any]:
+    """Train a trial, or go on with it; return how it ended: status, peak, reason, and whether it exceeded."""
+    folder = sweep.trial(trial.number)
+    watch = _Watch(sweep, folder, requested=requested, runs=runs, without_libraries=bool(trial.mapped))
+    if sweep.is_stopping():
+        return {"status": "waiting", "peak": Live.read(folder).peak, "exceeded": False, "reason": ""}
+    kept = folder.run()
+    run = kept.replace(total_timesteps=trial.run.total_timesteps) if kept is not None else trial.run
+    training = Training(trial.asked, run, folder.path, trial.device, trial.predicted, resume=kept is not None)
+    try:
+        # Ray starts its processes with SIGINT blocked, which a child inherits: it would never hear that it shall stop.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        outcome, _ = train(training, watch)
+    except LegroomError as error:
+        code = "refused" if error.exit_code == EXIT_BAD_INPUT else "failed"
+        return {"status": code, "peak": watch.peak, "exceeded": False, "reason": str(error)}
+    finally:
+        watch.over()
+    return _ended(outcome, watch)
+
+
+def _ended(outcome: Outcome, watch: _Watch) -> dict[str, Any]:
+    memory = outcome.status == "failed" and any(r.what.startswith("given up") for r in outcome.retreats)
+    reason = outcome.error or ""
+    if outcome.status == "stopped":
+        reason = watch.why or "stopped"
+    elif memory:
+        reason = outcome.retreats[-1].why
+    exceeded = watch.exceeded or memory or watch.peak > watch.limit
+    return {"status": outcome.status, "peak": watch.peak, "exceeded": exceeded, "reason": reason}
+
+
+class _Watch:
+    """A display that shows nothing: writes the trial's memory down, and stops it where it must end."""
+
+    def __init__(
+        self, sweep: SweepFolder, folder: RunFolder, *, requested: int, runs: int, without_libraries: bool
+    ) -> None:
+        self.peak, self.exceeded, self.why = 0, False, ""
+        self.limit = requested - WORKER_NBYTES
+        self._sweep, self._folder = sweep, folder
+        self._requested, self._runs, self._without_libraries = requested, runs, without_libraries
+        self._timesteps, self._due, self._asked = 0, 0.0, False
+
+    def progress(self, progress: Progress) -> None:
+        self._timesteps = progress.timesteps
+
+    def memory(self, sample: MemorySample) -> None:
+        nbytes = sample.host_nbytes - (sample.mapped_nbytes if self._without_libraries else 0)
+        self.peak = max(self.peak, nbytes)
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + LIVE_EVERY_S
+            self._write(nbytes)
+            if self._sweep.is_stopping():
+                self._stop("stopped")
+        if nbytes > self.limit:
+            self.exceeded = True
+            self._stop("took more than it had requested")
+
+    def say(self, line: str) -> None:
+        """Leave it: the training's own log has it."""
+
+    def over(self) -> None:
+        """Say that nothing is in use any more."""
+        self._write(0)
+
+    def _write(self, nbytes: int) -> None:
+        live = Live(nbytes, self.peak, self._requested, self._timesteps, self._runs, self.why)
+        live.write(self._folder)
+
+    def _stop(self, why: str) -> None:
+        """Have the supervision do what Ctrl-C does, once: a checkpoint at the end of the iteration."""
+        if not self._asked:
+            self._asked, self.why = True, why
+            raise KeyboardInterrupt

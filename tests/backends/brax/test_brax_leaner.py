@@ -15,9 +15,12 @@ from brax import envs  # noqa: E402
 from brax.envs.wrappers.training import wrap  # noqa: E402
 from brax.training.agents.ppo import networks  # noqa: E402
 
-from legroom.backends.brax.capture import capture  # noqa: E402
-from legroom.backends.brax.envs import TrainingEnv  # noqa: E402
-from legroom.backends.brax.leaner import mapped_in_chunks, stepped_in_chunks, with_remat  # noqa: E402
+from legroom.backends.brax.capture import capture, with_remat  # noqa: E402
+from legroom.backends.brax.envs import (  # noqa: E402
+    TrainingEnv,
+    mapped_in_chunks,
+    stepped_in_chunks,
+)
 from legroom.model.run import Run  # noqa: E402
 
 SIZES = {"policy_hidden_layer_sizes": (8,), "value_hidden_layer_sizes": (8,)}

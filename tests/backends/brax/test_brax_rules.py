@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli import in_process
 
 from legroom.backends.brax.constraints import least_mend
 from legroom.backends.brax.facts import env_steps_per_training_step, episode_length_of, prefill_env_steps
@@ -72,3 +75,11 @@ def test_brax_own_numbers() -> None:
     sac = brax("SAC", n_envs=100, min_replay_size=250, action_repeat=2)
     assert (env_steps_per_training_step(sac), prefill_env_steps(sac)) == (200, 600)  # three steps of 100, twice each
     assert episode_length_of(run) == 1000
+
+
+def test_the_trainings_of_a_script_are_checked_as_runs() -> None:
+    script = Path(__file__).parents[2] / "checking/scripts/brax_ppo.py"
+    done = in_process.legroom("check", script, "--ram", "16GiB", "--cpu-only", "--json")
+    found = {(each["code"], each["line"]): each for each in json.loads(done.stdout)["findings"]}
+    assert {at for at in found if at[0] in ("LR002", "LR027")} == {("LR002", 27), ("LR002", 32), ("LR027", 34)}
+    assert found["LR002", 27]["fix"]["text"] == "4"  # the number of minibatches

@@ -14,8 +14,7 @@ from brax.training.agents.sac import train as sac
 
 from legroom.backends.brax import schedule
 from legroom.backends.brax.capture import train_arguments
-from legroom.backends.brax.envs import make_training_env
-from legroom.backends.brax.episodes import FINISHED, Episodes, counting_episodes
+from legroom.backends.brax.envs import FINISHED, Episodes, counting_episodes, make_training_env
 from legroom.backends.brax.preparing import begin_envs
 from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED
 from legroom.model.learner import TrainTask

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from legroom.backends.brax.facts import env_steps_per_training_step
-from legroom.backends.brax.growth import MOST_STEPS_PER_UPDATE, steps_cap
+from legroom.backends.brax.knobs import MOST_STEPS_PER_UPDATE, steps_cap
 from legroom.fitting.changes import with_settings
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.search import fit

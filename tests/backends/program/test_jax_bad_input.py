@@ -11,12 +11,13 @@ from tests.cli import in_process
 
 from legroom.backends.program.program_bill import predicted
 from legroom.backends.program.rehearsing import RehearsalPlan, rehearse
-from legroom.device import xla_programs, xla_target
-from legroom.device.xla_target import plugin_missing
 from legroom.machine.gpu_table import find_gpu
 from legroom.model.rehearsal import ProgramPrediction
 from legroom.model.verdict import Budget
 from legroom.units import GIB, MIB
+from legroom.xla import programs as xla_programs
+from legroom.xla import target as xla_target
+from legroom.xla.target import plugin_missing
 
 CARD = find_gpu("RTX 4090").as_gpu()
 INSTALLED = {

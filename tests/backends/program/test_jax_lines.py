@@ -11,14 +11,14 @@ import pytest
 from legroom.backends.program import jax_bill
 from legroom.backends.program.program_bill import predicted
 from legroom.backends.program.rehearsing import RehearsalPlan, rehearse
-from legroom.device.xla_lines import held_lines
-from legroom.device.xla_programs import ProgramPlan
-from legroom.device.xla_target import plugin_missing
 from legroom.machine.gpu_table import KnownGpu, find_gpu
 from legroom.model.rehearsal import Rehearsal
 from legroom.model.verdict import Budget
 from legroom.rendering.program_text import by_line, moment_text, place_text, program_json
 from legroom.units import GIB, MIB
+from legroom.xla.buffers import held_lines
+from legroom.xla.programs import ProgramPlan
+from legroom.xla.target import plugin_missing
 
 CARD = find_gpu("RTX 4090").as_gpu()
 

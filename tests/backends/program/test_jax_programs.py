@@ -16,15 +16,15 @@ from legroom.backends.program.jax_bill import with_jax
 from legroom.backends.program.kept_rehearsals import find_kept, keep
 from legroom.backends.program.program_bill import predicted
 from legroom.backends.program.rehearsing import RehearsalPlan, rehearse
-from legroom.device import xla_programs
-from legroom.device.xla_buffers import read_allocations
-from legroom.device.xla_programs import ProgramPlan, plan_program
-from legroom.device.xla_target import plugin_missing
 from legroom.errors import MissingExtra
 from legroom.machine.gpu_table import find_gpu
 from legroom.model.rehearsal import HostSeen, Rehearsal
 from legroom.model.verdict import Budget
 from legroom.units import GIB
+from legroom.xla import programs as xla_programs
+from legroom.xla.buffers import read_allocations
+from legroom.xla.programs import ProgramPlan, plan_program
+from legroom.xla.target import plugin_missing
 
 CARD = find_gpu("RTX 4090").as_gpu()
 HOST = HostSeen(peak=300 << 20, last=300 << 20, workers=0, processes=1)

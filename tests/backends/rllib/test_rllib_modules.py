@@ -12,12 +12,17 @@ from ray.rllib.algorithms.sac.sac_learner import QF_PREDS, QF_TWIN_PREDS
 from ray.rllib.core.columns import Columns
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecTransposeImage
 
-from legroom.backends.rllib.capacity import Room, refuse_what_cannot_be_placed
+from legroom.backends.rllib.actors import (
+    ACTOR_MANAGER,
+    DeathNotices,
+    Room,
+    RunnerRaised,
+    reason_of,
+    refuse_what_cannot_be_placed,
+)
 from legroom.backends.rllib.config import make_config
-from legroom.backends.rllib.deaths import ACTOR_MANAGER, DeathNotices, RunnerRaised, reason_of
 from legroom.backends.rllib.envs import MASK, OBSERVATION, WithAxes, make_runner_env
-from legroom.backends.rllib.modules import ActorCriticModule, QModule
-from legroom.backends.rllib.modules_sac import SacModule
+from legroom.backends.rllib.modules import ActorCriticModule, QModule, SacModule
 from legroom.backends.rllib.results import EPISODES, episodes_of
 from legroom.backends.rllib.training import RllibLearner, Stalled, failure_cause
 from legroom.backends.rllib.translation import rllib_plan
@@ -206,7 +211,7 @@ def test_a_runner_that_dies_while_rllib_is_built_leads_back_to_the_last_checkpoi
 
     loop = Loop()
     learner = RllibLearner(TrainTask(run("PPO"), str(tmp_path), "cpu", 64, -1), loop)
-    learner._notices = DeathNotices(loop.say, tmp_path / "train.log")
+    learner._notices = DeathNotices(loop.say)
     try:
         with pytest.raises(Stalled, match="1 env runners died while RLlib was built") as raised:
             learner._built(tmp_path)

@@ -1,15 +1,14 @@
-"""XLA asked about a brax run: what its temporaries take on the CPU and on cards, and what compiling takes on the host.
+"""XLA asked about a brax run: what its temporaries take on the CPU and on GPUs, and what compiling takes on the host.
 
-Imports no jax: a process that has compiled a training step holds a gigabyte for it, which is the child's
-(`compile_child`) and goes with it. What the child says it is doing is handed on, since a compilation takes minutes.
-What XLA answers is kept at once (`calibration.py`), so that who interrupts loses one answer.
+A process that has compiled a training step holds a gigabyte for it, so every question has a process of its own, which
+begins here (`main`) and imports jax once its flags are set (`compiling.py`). What it says it is doing is handed on,
+since a compilation takes minutes. What XLA answers is kept at once (`calibration.py`): who interrupts loses one answer.
 """
 
-import json
 import os
-import threading
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,35 +16,33 @@ from legroom.backends.brax.calibration import (
     LIBRARIES,
     Calibration,
     all_at_once,
-    calibration_file,
+    calibration_of_env,
     calibration_places,
     find_calibration,
     find_plan,
+    known_of,
     library_versions,
-    made_elsewhere,
     plan_file,
     read_plan,
     save_calibration,
 )
 from legroom.backends.brax.facts import eval_envs_of, is_ppo
-from legroom.backends.brax.plans import Asked, Plan, Sizes, is_even, moments_of, sizes_of, with_sizes
-from legroom.backends.brax.scaling import calibration_of_env, known_for, known_of
-from legroom.device.xla_target import ENVIRONMENT, PACKAGES, known_card, plugin_missing, target_text
+from legroom.backends.brax.plans import Asked, Plan, Sizes, moments_of, sizes_of, with_sizes
 from legroom.environments.own_code import own_code
 from legroom.errors import BadInput, MissingExtra
 from legroom.machine.cache import write_json
-from legroom.machine.child_process import how_it_ended, import_path, run_child
+from legroom.machine.child_process import answer_task, ask_child, import_path
 from legroom.machine.gpu_table import KnownGpu
-from legroom.machine.temporary_folder import temporary_folder
 from legroom.machine.versions import is_installed, read_versions
 from legroom.model.evidence import Mode
 from legroom.model.machine import Gpu
 from legroom.model.run import Run, Spaces
 from legroom.model.spaces import BoxSpace, DictSpace, Space
 from legroom.predicting.constraints import broken_rules
+from legroom.xla.target import ENVIRONMENT, FLAGS, PACKAGES, add_flags, known_card, plugin_missing, target_text
 
-CHILD = "legroom.backends.brax.compile_child"
 TIMEOUT_S = 3600.0
+EPOCH_MODULE, EVALUATION_MODULE = "jit__fun", "jit_generate_eval_unroll"  # as jax names what it compiles
 EVAL_ENVS = 1024  # that XLA is asked to evaluate with: enough that what all of them share is nothing
 Progress = Callable[[str], None]
 Question = Literal["shapes", "compile", "plan"]
@@ -60,7 +57,7 @@ def calibrate(run: Run, *, progress: Progress = lambda _: None) -> Calibration:
     """
     run = all_at_once(run)
     known = find_calibration(run)
-    if known is None or made_elsewhere(known):  # asked again, with the libraries that are here
+    if known is None or known.made_elsewhere:  # asked again, with the libraries that are here
         free, busy = ask_compiler("compile", run, progress=progress), ask_compiler("compile", run, cores=1)
         known = _from_compiler(free, busy)
         file = save_calibration(run, known)
@@ -104,15 +101,16 @@ def ask_for_plan(
         MissingExtra: jax or brax is not installed.
     """
     run, places = all_at_once(run), [place] if place is not None else calibration_places(run)
-    found = [read_plan(each) if card is None else find_plan(each, card) for each in places]
     name = "" if card is None else card.name
-    good = (each for each in found if each is not None and (each.card == name or (each.is_of(card) and each.step)))
-    known = next(good, None)
-    packages = LIBRARIES if card is None else ("jaxlib", *PACKAGES)
-    plan = known or Plan(read_versions(packages), name, None, {})
-    file = plan_file(places[0] if place is not None else calibration_file(run), plan.card)
+    plan = next(filter(None, (read_plan(each, name) for each in places)), None)
+    like = None if card is None else find_plan(places, card, on_gpu=True)
+    if plan is None and like is not None and like.is_of(card):
+        plan = like
+    if plan is None:
+        plan = Plan(read_versions(LIBRARIES if card is None else ("jaxlib", *PACKAGES)), name, None, {})
+    file = plan_file(places[0], plan.card)
 
-    def planned(sizes: Sizes, on: str, *, evaluation: bool = False) -> int:
+    def planned(sizes: Sizes, *, evaluation: bool = False) -> int:
         target: Any = {} if card is None else {"target": target_text(card), "card": card.name}
         asked_run = with_sizes(run, sizes, EVAL_ENVS if evaluation else None)
         answer: int = ask_compiler("plan", asked_run, progress=progress, evaluation=evaluation, **target)["temporaries"]
@@ -121,11 +119,10 @@ def ask_for_plan(
     wanted = [] if plan.step is not None else [s for each in moments_of(replay=not is_ppo(run)) for s in each.asked]
     for sizes in dict.fromkeys((*wanted, sizes_of(run))):
         if plan.exact(name, sizes) is None:
-            more = [*plan.asked.get(name, []), Asked(sizes, planned(sizes, name))]
-            plan = replace(plan, asked={**plan.asked, name: more})
+            plan = plan.with_answer(name, sizes, planned(sizes))
             write_json(file, plan.model_dump())
     if plan.evaluation_nbytes is None:
-        plan = replace(plan, evaluation_nbytes=planned(sizes_of(run), name, evaluation=True) / EVAL_ENVS)
+        plan = replace(plan, evaluation_nbytes=planned(sizes_of(run), evaluation=True) / EVAL_ENVS)
         write_json(file, plan.model_dump())
     return plan
 
@@ -152,14 +149,12 @@ def asked_for_card(run: Run, gpu: Gpu, mode: Mode, progress: Progress) -> str:
 
     `auto` does so where there is no plan of such a card, or not of such a batch; `trace` also asks about the very run.
     """
-    card, known = known_card(gpu), known_of(run)
+    card, known = known_card(gpu), known_of(run, "cuda", gpu)
     if mode == "arithmetic" or card is None or known is None or _is_refused(run) or plugin_missing():
         return ""
-    planned = known_for(run, gpu)
-    if mode == "auto" and planned is not None and planned.plan.card:
-        answers = is_even(sizes_of(run)) or planned.planned is not None
-        if planned.scaled or (planned.same_card and answers):
-            return ""
+    answers = known.scaled or (known.same_card and (sizes_of(run).is_asked or known.planned is not None))
+    if mode == "auto" and known.plan.card and answers:
+        return ""
     try:
         ask_for_plan(run, card, progress=progress)
     except (BadInput, MissingExtra) as wrong:
@@ -216,35 +211,17 @@ def ask_compiler(
     for package in ("jax", "brax"):
         if not is_installed(package):
             raise MissingExtra("jax", package, what="compiling a brax run")
-    with temporary_folder("compile") as folder:
-        task_file, answer_file, log_file, progress_file = (
-            folder / name for name in ("task.json", "answer.json", "log", "progress")
+    task = {"what": what, "run": run.model_dump(), **more}
+    path = import_path(run, own=bool(own_code(run).names))
+    try:
+        found = ask_child(
+            __name__, task, kind="compile", timeout_s=timeout_s, path=path, environment=ENVIRONMENT, told=progress
         )
-        task = {
-            "what": what, "run": run.model_dump(), "answer": str(answer_file), "progress": str(progress_file),
-            "folder": str(folder), **more,
-        }  # fmt: skip
-        try:
-            task_file.write_text(json.dumps(task))
-        except (TypeError, ValueError) as wrong:
-            raise BadInput(f"the settings of {run.name} are not plain data: {wrong}", path=run.source) from wrong
-        # No device but the CPU, whatever there is: no memory of a GPU is taken, and the answer is the same everywhere.
-        environment = {
-            **os.environ, **ENVIRONMENT, "JAX_ENABLE_COMPILATION_CACHE": "0", "TF_CPP_MIN_LOG_LEVEL": "3",
-        }  # fmt: skip
-        path = import_path(run, own=bool(own_code(run).names))
-        finished = threading.Event()
-        listener = threading.Thread(target=_listen, args=(progress_file, progress, finished), daemon=True)
-        listener.start()
-        try:
-            code = run_child(CHILD, path, task_file, log_file, timeout_s=timeout_s, environment=environment)
-        finally:
-            finished.set()
-            listener.join()
-        try:
-            answer: dict[str, Any] = json.loads(answer_file.read_bytes())
-        except (OSError, ValueError):
-            raise BadInput(_epitaph(run, code, log_file, timeout_s), path=run.source) from None
+    except (TypeError, ValueError) as wrong:
+        raise BadInput(f"the settings of {run.name} are not plain data: {wrong}", path=run.source) from wrong
+    answer = found.data
+    if answer is None:
+        raise BadInput(f"compiling {run.name} gave no answer {found.how}", path=run.source)
     if "missing" in answer:
         raise MissingExtra("jax", answer["missing"], what="compiling a brax run")
     if "error" in answer:
@@ -252,20 +229,25 @@ def ask_compiler(
     return answer
 
 
-def _listen(progress_file: Path, progress: Progress, finished: threading.Event) -> None:
-    """Hand on every new line until the child is done."""
-    heard = 0
-    while not finished.wait(0.5):
-        try:
-            lines = progress_file.read_text().splitlines()
-        except OSError:
-            continue
-        for line in lines[heard:]:
-            progress(line)
-        heard = len(lines)
+def main() -> None:
+    """Answer the question of the task file."""
+    answer_task(_answer)
 
 
-def _epitaph(run: Run, code: int | None, log_file: Path, timeout_s: float) -> str:
-    if code is None:
-        return f"compiling {run.name} was not done after {timeout_s:g} s"
-    return f"compiling {run.name} ended its process {how_it_ended(code, log_file)}"
+def _answer(task: dict[str, Any], say: Progress) -> dict[str, Any]:
+    if task.get("cores") and hasattr(os, "sched_setaffinity"):  # before XLA counts them
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task["cores"]])
+    if task["what"] == "plan":
+        modules = "|".join((EPOCH_MODULE, EVALUATION_MODULE))
+        add_flags(f"--xla_dump_to={task['folder']}/dump", f"--xla_dump_hlo_module_re={modules}")
+    if "target" in task:
+        add_flags(FLAGS)
+    try:
+        answer: dict[str, Any] = import_module("legroom.backends.brax.compiling").QUESTIONS[task["what"]](task, say)
+    except BadInput as wrong:
+        return {"error": wrong.message, "hint": wrong.hint}
+    except MissingExtra as missing:
+        return {"missing": missing.package}
+    except ModuleNotFoundError as missing:
+        return {"missing": missing.name}
+    return answer

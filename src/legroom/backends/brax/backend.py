@@ -78,8 +78,8 @@ class BraxChecker(base.BackendChecker):
     run_rules = lazily(f"{ROOM}.rules:RUN_RULES")
     script_rules = lazily(f"{ROOM}.rules:SCRIPT_RULES")
     follows = lazily(f"{ROOM}.script_calls:follows")
-    counts = lazily(f"{ROOM}.checking:counts")
-    confirmations = lazily(f"{ROOM}.checking:confirmations")
+    counts = lazily(f"{ROOM}.facts:counts")
+    confirmations = lazily(f"{ROOM}.rules:confirmations")
     advice_for_full_gpu = "fewer environments; legroom fit finds how many"
 
 
@@ -88,8 +88,8 @@ class BraxFitter(base.BackendFitter):
 
     knobs = lazily(f"{ROOM}.knobs:BRAX_KNOBS")
     with_free_savings = lazily(f"{ROOM}.knobs:with_free_savings")
-    ways_to_grow = lazily(f"{ROOM}.growth:ways_to_grow")
-    keeps_data_per_update = lazily(f"{ROOM}.ladders:keeps_data_per_update")
+    ways_to_grow = lazily(f"{ROOM}.knobs:ways_to_grow")
+    keeps_data_per_update = lazily(f"{ROOM}.knobs:keeps_data_per_update")
     layers: Mapping[str, str] = {name: name.replace("_", " ") for name in LAYERS}
     settings = (
         "memory.activation_checkpointing", "memory.shared_data", "memory.xla_preallocate", "memory.env_chunk",
@@ -97,7 +97,7 @@ class BraxFitter(base.BackendFitter):
     last_stops: Mapping[str, int] = {"env.n_envs": 16_384}
 
     def with_most_envs(self, plan: Plan, footprint: Callable[[Run], Footprint], cap: int | None) -> MostEnvs | None:
-        from legroom.backends.brax.growth import with_most_envs
+        from legroom.backends.brax.knobs import with_most_envs
 
         return with_most_envs(plan, footprint, cap) if is_ppo(plan.run) else None
 
@@ -130,7 +130,7 @@ class BraxTrainer(base.BackendTrainer):
 
     def export(self, directory: Path, archive: Path, *, force: bool, trust: bool) -> Exported:
         with needs("jax", what="an export"):
-            from legroom.backends.brax.exporting import export_brax
+            from legroom.backends.brax.state import export_brax
 
         return export_brax(directory, archive, force=force)
 

@@ -1,32 +1,39 @@
-"""What the compilers said about a brax run once, kept so that every other setting of it is arithmetic.
+"""What XLA said about a brax run once, kept so that every other setting of it is arithmetic.
 
 Two kinds of JSON file under the user's cache directory, both of one environment, its networks and library versions,
 whatever num_envs, batch_size, num_minibatches, unroll_length and evaluation environments are: a *calibration* with the
 bytes of states and weights and what compiling takes on the host, the same wherever the run trains; and beside it
-*plans* (`plans.py`), one of the CPU's compiler and one for every card that XLA was asked about. Reading them imports
+*plans* (`plans.py`), one of the CPU's compiler and one for every GPU that XLA was asked about. Reading them imports
 nothing: a prediction takes milliseconds. `asking.py` makes them.
 
 A package may ship such files of its environments in a folder `calibrations` beside the module (the robot does, by
 `bench/robot_calibrations.py`). They hold for as long as the environment's own files are what they were; those made with
 other versions of the libraries are used with a wider band, since nobody should wait minutes for a first look.
+
+Where the very networks or knobs were never compiled, the latest calibration of the same environment is scaled: the
+physics are the same, and what differs are weights and activations. Such a prediction has a wider band.
 """
 
 import re
-import sys
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from legroom.backends.brax.plans import BY_NAME, Asked, Plan, Sizes
+from legroom.backends.brax.arithmetic import FLOAT, count_parameters, hidden_layers
+from legroom.backends.brax.facts import is_ppo
+from legroom.backends.brax.plans import BY_NAME, Asked, Plan, Sizes, sizes_of
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.gpu_table import KnownGpu
 from legroom.machine.versions import read_versions
+from legroom.model.evidence import DeviceName
+from legroom.model.machine import Gpu
 from legroom.model.run import Run
 from legroom.model.spaces import Data
+from legroom.xla.target import known_card
 
 LIBRARIES = ("jax", "jaxlib", "brax", "flax", "optax", "mujoco", "mujoco-mjx", "playground")
 VERSION = 4  # of the files' form and of how they are made
@@ -38,6 +45,7 @@ SHAPELESS = frozenset({
     "learning_rate_schedule_min_lr", "learning_rate_schedule_max_lr", "training_metrics_steps",
     "normalize_observations_std_eps", "deterministic_eval", "verbose", "restore_value_fn", "run_evals",
 })  # fmt: skip
+Result = TypeVar("Result")
 SHIPPED = "calibrations"  # the folder beside an environment's module
 
 
@@ -76,6 +84,118 @@ class Calibration(Data):
     host_spread_nbytes: int
     compile_s: float
 
+    @property
+    def made_elsewhere(self) -> list[str]:
+        """The libraries whose version here is another than the one it was made with, as `jax 0.9.2`."""
+        here = dict(library_versions())
+        return [f"{name} {version}" for name, version in self.versions.items() if here.get(name, version) != version]
+
+
+@dataclass(frozen=True)
+class Known:
+    """A calibration and a plan as they hold for one run.
+
+    Args:
+        planned: the temporaries, where XLA planned the very run for the very device.
+        same_card: XLA was asked for the GPU, or for one of the same compute capability.
+        scaled: they are another run's, or a knob is turned.
+        activations: times the plan's own.
+        chunk: how many environments the physics' temporaries are of; None: all.
+        stepwise: the networks go over the unroll one step at a time (remat).
+    """
+
+    calibration: Calibration
+    plan: Plan
+    planned: int | None
+    same_card: bool
+    scaled: bool
+    activations: float
+    chunk: int | None
+    stepwise: bool
+
+    def temporaries(self, sizes: Sizes) -> dict[str, float]:
+        """Return the bytes of each term at the fullest moment of the training step."""
+        assert self.plan.step is not None
+        terms = self.plan.step.fullest(sizes, self._adjusted(sizes) if self.scaled else {})
+        times = 1.0 if self.planned is None else self.planned / max(sum(terms.values()), 1.0)
+        return {term: times * nbytes for term, nbytes in terms.items()}
+
+    def evaluation_nbytes(self, envs: int) -> int:
+        """Return what the evaluation's temporaries need."""
+        return round((self.plan.evaluation_nbytes or 0.0) * min(envs, self.chunk or envs))
+
+    def _adjusted(self, sizes: Sizes) -> dict[str, float]:
+        """Return what each term is multiplied by: of a minibatch all but its data, of the physics all but states."""
+        assert self.plan.step is not None
+        minibatch, physics = (max(each.get(term, 0.0) for each in self.plan.step.moments) for term in ("BU", "N"))
+        data = min(self.calibration.transition_nbytes, minibatch)
+        state = min(self.calibration.env_state_nbytes, physics)
+        kept = self.activations / sizes.unroll if self.stepwise else self.activations
+        at_once = min(self.chunk / sizes.envs, 1.0) if self.chunk else 1.0
+        return {
+            "BU": (data + kept * (minibatch - data)) / minibatch if minibatch else 1.0,
+            **dict.fromkeys(("B", "P"), self.activations),  # of SAC, whose updates come one after the other
+            "N": (state + at_once * (physics - state)) / physics if physics else 1.0,
+        }
+
+
+def known_of(run: Run, device: DeviceName = "cpu", gpu: Gpu | None = None) -> Known | None:
+    """Return what XLA said that holds for the run on the CPU, or on a GPU: that one, or the one most like it that XLA
+    was asked about. None where no compiler has planned its environment.
+
+    Args:
+        gpu: None where only the memory of the GPU is known.
+    """
+    found, card = _found(run), None if gpu is None else known_card(gpu)
+    if found is None:
+        return None
+    own, other, files, plan = found
+    if other is not run:
+        own = _with_networks(own, run, other)
+    if device == "cuda":
+        plan = find_plan(files, card, on_gpu=True) or plan
+    chunk, remat = run.memory.env_chunk, bool(run.memory.activation_checkpointing)
+    scaled = other is not run or (chunk is not None and chunk < run.env.n_envs)
+    name = None if scaled or (device == "cuda" and card is None) else card.name if card else ""
+    return Known(
+        calibration=own,
+        plan=plan,
+        planned=None if name is None else plan.exact(name, sizes_of(run)),
+        same_card=plan.is_of(card),
+        scaled=scaled,
+        activations=_units(run) / _units(other),
+        chunk=chunk,
+        stepwise=remat and not other.memory.activation_checkpointing and is_ppo(run),
+    )
+
+
+def calibration_of_env(run: Run) -> Calibration | None:
+    """Return what is kept about the run's environment, with whatever networks; None where no compiler planned it."""
+    found = _found(run)
+    return None if found is None else found[0]
+
+
+def _found(run: Run) -> tuple[Calibration, Run, list[Path], Plan] | None:
+    """Return a calibration, the run as it was compiled, the files it may be in, and the plan of the CPU's compiler."""
+    own, files = find_calibration(run), calibration_places(run)
+    if own is not None and (plan := find_plan(files)) is not None:
+        return own, run, files, plan
+    latest = find_relative(run)
+    if latest is None or (plan := find_plan([latest[2]])) is None:
+        return None
+    return latest[0], latest[1], [latest[2]], plan
+
+
+def _with_networks(known: Calibration, run: Run, other: Run) -> Calibration:
+    """Return the calibration of a run with the networks of another; the ratio also holds for what is not counted."""
+    (trained, targets), (before, _) = count_parameters(run), count_parameters(other)
+    weights, optimizer = (round(each * trained / before) for each in (known.weights_nbytes, known.optimizer_nbytes))
+    return replace(known, weights_nbytes=weights, targets_nbytes=targets * FLOAT, optimizer_nbytes=optimizer)
+
+
+def _units(run: Run) -> int:
+    return sum(sum(layers) for layers in hidden_layers(run))
+
 
 def all_at_once(run: Run) -> Run:
     """Return the run without chunks of environments."""
@@ -84,22 +204,66 @@ def all_at_once(run: Run) -> Run:
     return run.replace(memory=run.memory.model_copy(update={"env_chunk": None}))
 
 
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
 def find_calibration(run: Run) -> Calibration | None:
     """Return what is kept about such runs on this machine, or shipped with their environment; None: nothing."""
-    found = (_read(place) for place in calibration_places(run))
-    return next((each for each in found if each is not None), None)
+    return next(filter(None, map(_calibration, calibration_places(run))), None)
+
+
+def find_relative(run: Run) -> tuple[Calibration, Run, Path] | None:
+    """Return the latest calibration of the run's environment, the run with its networks and knobs, and its file."""
+    places = [cache_folder() / _relative_name(run, library_versions())]
+    if (folder := shipped_folder(run.env.id)) is not None:
+        places.append(folder / _relative_name(run))
+    for place in places:
+        about = _kept(place, dict)
+        file = place.parent / str(about["file"]) if about else place
+        if about and (found := _calibration(file)) is not None:
+            policy = run.policy.model_copy(update={"kwargs": about["policy"]})
+            memory = run.memory.model_copy(update={"activation_checkpointing": about["remat"]})
+            return found, run.replace(policy=policy, memory=memory), file
+    return None
+
+
+def find_plan(files: Sequence[Path], card: KnownGpu | None = None, *, on_gpu: bool = False) -> Plan | None:
+    """Return the first complete plan that is kept beside calibrations: of the CPU's compiler, or for a GPU.
+
+    Args:
+        card: the GPU, or else the one most like it; None where only its memory is known.
+    """
+    if not on_gpu:
+        return next((plan for plan in map(read_plan, files) if plan is not None and plan.step is not None), None)
+    kept = (_kept(path, _plan) for file in files for path in sorted(file.parent.glob(f"{file.stem}@*.json")))
+    plans = [plan for plan in kept if plan is not None and plan.card in BY_NAME and plan.step is not None]
+    if card is None:
+        return next(iter(plans), None)
+    return min(plans, key=lambda plan: _unlike(BY_NAME[plan.card], card), default=None)
+
+
+def _unlike(one: KnownGpu, other: KnownGpu) -> tuple[bool, float, float]:
+    """Return how different two GPUs are to XLA: the capability first, then how many multiprocessors."""
+    capabilities = [each.capability[0] + each.capability[1] / 10 for each in (one, other)]
+    processors = sorted((one.multiprocessors, other.multiprocessors))
+    return one.name != other.name, abs(capabilities[0] - capabilities[1]), processors[1] / processors[0]
+
+
+def read_plan(calibration_file: Path, card: str = "") -> Plan | None:
+    """Return the plan for one GPU, or of the CPU's compiler, kept beside a calibration; it may not be complete."""
+    return _kept(plan_file(calibration_file, card), _plan)
+
+
+def plan_file(calibration_file: Path, card: str) -> Path:
+    """Return where the plan for a GPU is kept, or that of the CPU's compiler where the name is empty."""
+    slug = re.sub(r"[^a-z0-9]+", "-", card.lower()) or "cpu"
+    return calibration_file.with_name(f"{calibration_file.stem}@{slug}.json")
 
 
 def calibration_places(run: Run) -> list[Path]:
-    """Return the files that may hold it: on this machine, then shipped with its environment."""
+    """Return the files that may hold the calibration: on this machine, then shipped with its environment."""
     folder = shipped_folder(run.env.id)
     return [calibration_file(run), *([] if folder is None else [folder / _name(run)])]
-
-
-def made_elsewhere(calibration: Calibration) -> list[str]:
-    """Return the libraries whose version here is another than the one it was made with, as `jax 0.9.2`."""
-    here = dict(library_versions())
-    return [f"{name} {version}" for name, version in calibration.versions.items() if here.get(name, version) != version]
 
 
 def calibration_file(run: Run) -> Path:
@@ -130,23 +294,20 @@ def save_calibration(run: Run, calibration: Calibration, shipped: Path | None = 
 
 
 def _name(run: Run, *versions: Any) -> str:
-    """Return the file of a calibration; what is shipped holds whatever the versions."""
-    return f"brax-{digest(VERSION, *versions, *_identity(run))}.json"
+    """Return the file of a calibration, by all that a program depends on but sizes; what is shipped has no versions.
+
+    Stepping in chunks is no part of it: what that saves is arithmetic.
+    """
+    hyperparams = {key: value for key, value in run.hyperparams.items() if key not in SIZES | SHAPELESS}
+    remat = bool(run.memory.activation_checkpointing)
+    parts = run.algo.upper(), run.env.id, run.env.kwargs, run.policy.kwargs, sorted(hyperparams.items()), remat
+    return f"brax-{digest(VERSION, *versions, _source_of(run.env.id), *parts)}.json"
 
 
 def _relative_name(run: Run, *versions: Any) -> str:
     """Return the file that says which is the latest calibration of the run's environment."""
     parts = _source_of(run.env.id), run.algo.upper(), run.env.id, run.env.kwargs
     return f"brax-env-{digest(VERSION, *versions, *parts)}.json"
-
-
-def _identity(run: Run) -> tuple[Any, ...]:
-    """Return all that a compiled program depends on but sizes and versions."""
-    hyperparams = {key: value for key, value in run.hyperparams.items() if key not in SIZES | SHAPELESS}
-    # stepping in chunks is no part of it: what that saves is arithmetic (`scaling.py`)
-    remat = bool(run.memory.activation_checkpointing)
-    parts = run.algo.upper(), run.env.id, run.env.kwargs, run.policy.kwargs, sorted(hyperparams.items()), remat
-    return (_source_of(run.env.id), *parts)
 
 
 @cache
@@ -159,23 +320,17 @@ def library_versions() -> tuple[tuple[str, str], ...]:
 def _module_file(env_id: str | None) -> Path | None:
     """Return the file of the module that an environment `module:Class` is in; None for those of a library.
 
-    Found without importing the packages around it, as `importlib.util.find_spec` would: a run file is only read.
+    Only the outermost package is looked up, which imports nothing: a run file is only read.
     """
     module, colon, _ = (env_id or "").partition(":")
-    names = module.split(".")
-    if not colon or not all(name.isidentifier() for name in names):
+    top, *inner = module.split(".")
+    if not colon or not all(name.isidentifier() for name in (top, *inner)) or (spec := find_spec(top)) is None:
         return None
-    spec: ModuleSpec | None = None
-    for depth in range(len(names)):
-        inside = None if spec is None else spec.submodule_search_locations
-        if depth and inside is None:  # a module, not a package
-            return None
-        name = ".".join(names[: depth + 1])
-        found = (finder.find_spec(name, inside) for finder in sys.meta_path if hasattr(finder, "find_spec"))
-        spec = next((each for each in found if each is not None), None)
-        if spec is None:
-            return None
-    return None if spec is None or spec.origin is None else Path(spec.origin)
+    if not inner:
+        return None if spec.origin is None else Path(spec.origin)
+    within = [Path(folder, *inner) for folder in spec.submodule_search_locations or ()]
+    files = (file for path in within for file in (path / "__init__.py", path.with_suffix(".py")))
+    return next((file for file in files if file.is_file()), None)
 
 
 @lru_cache(maxsize=256)
@@ -193,10 +348,22 @@ def _source_of(env_id: str | None) -> int:
     return checksum
 
 
+def _calibration(path: Path) -> Calibration | None:
+    return _kept(path, lambda data: Calibration(**data))
+
+
+def _plan(data: dict[str, Any]) -> Plan:
+    asked = {
+        name: [Asked(Sizes(**each["sizes"]), each["temporaries"]) for each in found]
+        for name, found in data["asked"].items()
+    }
+    return Plan(**{**data, "asked": asked})
+
+
 _REMEMBERED: dict[Path, tuple[int, Any]] = {}
 
 
-def _remembered(path: Path, read: Callable[[Any], Any] = lambda data: data) -> Any:
+def _kept(path: Path, read: Callable[[Any], Result]) -> Result | None:
     """Return what `read` makes of a file's JSON, None where there is none or it is damaged; read once, since a fit asks
     thousands of times. Without pydantic, which is slow."""
     try:
@@ -206,73 +373,7 @@ def _remembered(path: Path, read: Callable[[Any], Any] = lambda data: data) -> A
     if path not in _REMEMBERED or _REMEMBERED[path][0] != changed:
         try:
             _REMEMBERED[path] = changed, read(read_json(path))
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, AttributeError, ValueError):
             _REMEMBERED[path] = changed, None
-    return _REMEMBERED[path][1]
-
-
-def _read(path: Path) -> Calibration | None:
-    found: Calibration | None = _remembered(path, lambda data: Calibration(**data))
+    found: Result | None = _REMEMBERED[path][1]
     return found
-
-
-def find_relative(run: Run) -> tuple[Calibration, dict[str, Any], bool, Path] | None:
-    """Return the latest calibration of the run's environment, its networks, whether with remat, and its file."""
-    places = [cache_folder() / _relative_name(run, library_versions())]
-    if (folder := shipped_folder(run.env.id)) is not None:
-        places.append(folder / _relative_name(run))
-    for place in places:
-        about = _remembered(place)
-        if not isinstance(about, dict):
-            continue
-        file = place.parent / str(about.get("file"))
-        if (found := _read(file)) is not None:
-            return found, about["policy"], about["remat"], file
-    return None
-
-
-def plan_file(calibration_file: Path, card: str) -> Path:
-    """Return where the plan of a card is kept, or that of the CPU's compiler where the name is empty."""
-    slug = re.sub(r"[^a-z0-9]+", "-", card.lower()) or "cpu"
-    return calibration_file.with_name(f"{calibration_file.stem}@{slug}.json")
-
-
-def read_plan(calibration_file: Path, card: str = "") -> Plan | None:
-    """Return the plan of one card, or of the CPU's compiler, kept beside a calibration."""
-
-    def parsed(data: Any) -> Plan:
-        asked = {
-            name: [Asked(Sizes(**each["sizes"]), each["temporaries"]) for each in found]
-            for name, found in data["asked"].items()
-        }
-        return Plan(**{**data, "asked": asked})
-
-    found: Plan | None = _remembered(plan_file(calibration_file, card), parsed)
-    return found
-
-
-def find_plan(calibration_file: Path, card: KnownGpu | None) -> Plan | None:
-    """Return the plan for the card, or else for the card most like it, kept beside a calibration; None: there is none.
-
-    Args:
-        card: None where only the memory of the card is known.
-    """
-    plans = list(_plans_beside(calibration_file))
-    if not plans or card is None:
-        return next(iter(plans), None)
-    return min(plans, key=lambda plan: (not plan.is_of(card), _unlike(BY_NAME[plan.card], card)))
-
-
-def _unlike(one: KnownGpu, other: KnownGpu) -> tuple[bool, float, float]:
-    """Return how different two cards are to XLA: the capability first, then how many multiprocessors."""
-    capabilities = [each.capability[0] + each.capability[1] / 10 for each in (one, other)]
-    processors = sorted((one.multiprocessors, other.multiprocessors))
-    return one.name != other.name, abs(capabilities[0] - capabilities[1]), processors[1] / processors[0]
-
-
-def _plans_beside(calibration_file: Path) -> Iterator[Plan]:
-    names = {plan_file(calibration_file, name).name: name for name in BY_NAME}
-    for path in sorted(calibration_file.parent.glob(f"{calibration_file.stem}@*.json")):
-        plan = read_plan(calibration_file, names[path.name]) if path.name in names else None
-        if plan is not None and plan.card == names[path.name]:
-            yield plan

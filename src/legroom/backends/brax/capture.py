@@ -12,6 +12,7 @@ brax's devices, so arguments have a leading axis of that length, and it donates 
 Mirrors brax 0.14.2 under jax 0.9. jax's own names are replaced for the time of the call and only in this process.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,7 +38,6 @@ from legroom.backends.brax.facts import (
     is_ppo,
     prefill_env_steps,
 )
-from legroom.backends.brax.leaner import with_remat
 from legroom.errors import BadInput
 from legroom.model.facts import NEUTRAL
 from legroom.model.run import Run
@@ -305,3 +305,41 @@ def _network_factory(run: Run) -> Callable[..., Any]:
             raise BadInput(f"flax has no activation {activation!r}", path=run.source, hint="swish, relu, tanh, elu …")
     factory = functools.partial(MAKERS[is_ppo(run)], **kwargs)
     return with_remat(factory) if run.memory.activation_checkpointing and is_ppo(run) else factory
+
+
+def with_remat(factory: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a network factory whose networks go over an unroll step by step and keep no activations of it.
+
+    brax applies its networks to a whole minibatch `[unroll, batch, ...]` and keeps every layer's output for the
+    backward pass; here each step's layers are computed again. A checkpoint around the whole loss would save nothing:
+    it would recompute all at once.
+    """
+
+    def make(observation_size: Any, *args: Any, **kwargs: Any) -> Any:
+        networks = factory(observation_size, *args, **kwargs)
+        axes = _axes(observation_size)
+        leaner = {
+            name: dataclasses.replace(getattr(networks, name), apply=_stepwise(getattr(networks, name).apply, axes))
+            for name in ("policy_network", "value_network")
+        }
+        return dataclasses.replace(networks, **leaner)
+
+    return make
+
+
+def _axes(observation_size: Any) -> int:
+    """Return the axes of the first part of one observation; brax gives sizes as numbers or shapes."""
+    sizes = list(observation_size.values()) if hasattr(observation_size, "values") else [observation_size]
+    return len(sizes[0]) if isinstance(sizes[0], tuple | list) else 1
+
+
+def _stepwise(apply: Callable[..., Any], axes: int) -> Callable[..., Any]:
+    def stepwise(normalizer_params: Any, params: Any, observation: Any) -> Any:
+        # acting sees [envs, ...] and the last step's value [batch, ...]; only the loss has an unroll in front
+        parts = list(observation.values()) if hasattr(observation, "values") else [observation]
+        if parts[0].ndim - axes < 2:
+            return apply(normalizer_params, params, observation)
+        again = jax.checkpoint(lambda step: apply(normalizer_params, params, step))
+        return jax.lax.map(again, observation)
+
+    return stepwise

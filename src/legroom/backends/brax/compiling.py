@@ -1,4 +1,4 @@
-"""What XLA says about a brax run that is traced and compiled and never run; asked by way of `compile_child`.
+"""What XLA says about a brax run that is traced and compiled and never run; asked by way of `asking`.
 
 *compile*: the run's epoch (and its evaluation) as they are; answers with XLA's memory analysis, seconds, and the
 high-water mark of this process, which is what tracing and compiling take on the host wherever the run trains.
@@ -8,7 +8,7 @@ generates any code, which takes most of a compilation's time: the process ends r
 
 *shapes*: traces only: the bytes of weights, optimizer and states.
 
-With a `target` (`device/xla_target.py`) it is XLA's compiler for that card that is asked, about brax's `pmap` over that
+With a `target` (`xla/target.py`) it is XLA's compiler for that card that is asked, about brax's `pmap` over that
 card: a `vmap` over an axis of one is another program, whose temporaries XLA plans otherwise.
 """
 
@@ -20,13 +20,13 @@ from typing import Any
 import jax
 from brax.training import acting
 
+from legroom.backends.brax.asking import EPOCH_MODULE, EVALUATION_MODULE
 from legroom.backends.brax.capture import Captured, capture, policy_params, without_device
-from legroom.backends.brax.compile_child import EPOCH_MODULE, EVALUATION_MODULE
 from legroom.backends.brax.facts import eval_envs_of, is_ppo
-from legroom.device.xla_buffers import read_allocations
-from legroom.device.xla_devices import assignment_file, card_sharding, on_card
 from legroom.errors import BadInput
 from legroom.model.run import Run
+from legroom.xla.buffers import read_allocations
+from legroom.xla.devices import assignment_file, card_sharding, on_card
 
 PMAP_AXIS = "i"  # as brax calls it
 Task = dict[str, Any]

@@ -2,19 +2,32 @@
 
 brax wraps an environment itself before it trains on it (batching, episode length, automatic reset). Playground's are
 no brax environments and bring a wrapper of their own for the purpose; `TrainingEnv.wrap` is what is handed to brax.
+
+*Chunks*: brax steps all environments by one `vmap`, and XLA keeps the temporaries of the physics for all of them at
+once. `lax.map` over chunks steps so many at a time, one chunk after the other; the states stay.
+
+*Episodes*: brax reports losses; what the agent achieves shows in evaluations only, which are rare because they are
+dear. Each environment therefore counts its finished episodes in its own state, three numbers that nothing else reads;
+they are taken out, and set to zero, between two training steps.
 """
 
 import difflib
 import functools
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 from brax import envs as brax_envs
+from brax.envs.base import Env, State, Wrapper
+from brax.envs.wrappers import training as brax_training
+from brax.envs.wrappers.training import AutoResetWrapper, EpisodeWrapper
 
-from legroom.backends.brax.leaner import stepped_in_chunks
 from legroom.environments.objects import makes_env, package_of, resolve_object
 from legroom.environments.own_code import registered_packages
 from legroom.errors import BadInput, MissingExtra
@@ -22,6 +35,8 @@ from legroom.model.run import Run
 
 PLAYGROUND = "mujoco_playground"
 MODELS = "Playground downloads models of robots when one is first made: make it once where there is a network"
+FINISHED = "legroom_finished"
+WINDOW = 100  # episodes, as SB3 has it
 LONGEST_MESSAGE = 300  # characters; MuJoCo quotes whole elements of a model
 
 
@@ -112,3 +127,117 @@ def _playground(run: Run, name: str) -> TrainingEnv:
     where = "" if find_spec(PLAYGROUND) else "; MuJoCo Playground's are not installed"
     hint = f"did you mean {close[0]!r}?" if close else f"one of {', '.join(sorted(brax_envs._envs))}{where}"
     raise BadInput(f"brax has no environment {name!r}", path=run.source, hint=hint)
+
+
+class ChunkedVmapWrapper(Wrapper):
+    """brax's VmapWrapper, `chunk` environments at a time."""
+
+    def __init__(self, env: Env, chunk: int) -> None:
+        super().__init__(env)
+        self.chunk = chunk
+
+    def reset(self, rng: jax.Array) -> State:
+        return mapped_in_chunks(self.env.reset, rng, self.chunk)
+
+    def step(self, state: State, action: jax.Array) -> State:
+        return mapped_in_chunks(lambda each: self.env.step(*each), (state, action), self.chunk)
+
+
+def mapped_in_chunks(function: Callable[[Any], Any], tree: Any, chunk: int) -> Any:
+    """Return `jax.vmap(function)(tree)`, computed for `chunk` rows at a time.
+
+    `lax.map` has a `batch_size` that does the same, but divides by zero where an array of the tree is empty, as parts
+    of an environment's state may be (jax 0.9.2).
+    """
+    rows = jax.tree.leaves(tree)[0].shape[0]
+    whole = rows // chunk
+    if rows <= chunk:
+        return jax.vmap(function)(tree)
+    at_once = jax.vmap(function)
+    parts = [
+        jax.tree.map(
+            lambda leaf: leaf.reshape((whole * chunk, *leaf.shape[2:])),
+            jax.lax.map(
+                at_once, jax.tree.map(lambda leaf: leaf[: whole * chunk].reshape((whole, chunk, *leaf.shape[1:])), tree)
+            ),
+        )
+    ]
+    if rows % chunk:
+        parts.append(at_once(jax.tree.map(lambda leaf: leaf[whole * chunk :], tree)))
+    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *each: jnp.concatenate(each), *parts)
+
+
+def stepped_in_chunks(
+    env: Env, episode_length: int, action_repeat: int, randomization_fn: object = None, *, chunk: int
+) -> Wrapper:
+    """Return the environment wrapped as `brax.envs.training.wrap` does it, stepped in chunks; brax's `wrap_env_fn`."""
+    assert randomization_fn is None  # no run file can name one
+    return AutoResetWrapper(EpisodeWrapper(ChunkedVmapWrapper(env, chunk), episode_length, action_repeat))
+
+
+class CountsEpisodes(Wrapper):
+    """Around brax's own wrappers: sums up what episodes had brought when they ended."""
+
+    def reset(self, rng: jax.Array) -> State:
+        state = self.env.reset(rng)
+        zeros = jnp.zeros_like(state.done, dtype=jnp.float32)
+        state.info[FINISHED] = {"episodes": zeros, "reward": zeros, "length": zeros}
+        return state
+
+    def step(self, state: State, action: jax.Array) -> State:
+        before = state.info[FINISHED]
+        state = self.env.step(state, action)
+        ended, figures = state.info["episode_done"], state.info["episode_metrics"]
+        state.info[FINISHED] = {
+            "episodes": before["episodes"] + ended,
+            "reward": before["reward"] + ended * figures["sum_reward"],
+            "length": before["length"] + ended * figures["length"],
+        }
+        return state
+
+
+def counting_episodes(wrap: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Return brax's `wrap_env_fn` that wraps as `wrap` does (None: as brax does), and counts episodes."""
+
+    def wrapped(env: Any, **settings: Any) -> Any:
+        return CountsEpisodes((wrap or brax_training.wrap)(env, **settings))
+
+    return wrapped
+
+
+class Episodes:
+    """The last episodes of a training, as sums per training step."""
+
+    def __init__(self, sums: list[list[float]] | None = None) -> None:
+        self._sums: deque[list[float]] = deque(sums or [])
+
+    def take(self, env_state: Any) -> Any:
+        """Add what the environments have counted, and return their state with the counts at zero."""
+        counts = env_state.info[FINISHED]
+        sums = [float(np.sum(np.asarray(counts[name], np.float64))) for name in ("episodes", "reward", "length")]
+        if sums[0] == 0:
+            return env_state
+        self._sums.append(sums)
+        while len(self._sums) > 1 and sum(each[0] for each in self._sums) - self._sums[0][0] >= WINDOW:
+            self._sums.popleft()
+        return env_state.replace(info=env_state.info | {FINISHED: jax.tree.map(jnp.zeros_like, counts)})
+
+    @property
+    def count(self) -> int:
+        return int(sum(each[0] for each in self._sums))
+
+    @property
+    def reward_mean(self) -> float | None:
+        return self._mean(1)
+
+    @property
+    def length_mean(self) -> float | None:
+        return self._mean(2)
+
+    @property
+    def sums(self) -> list[list[float]]:
+        """Plain data that makes the same `Episodes` again."""
+        return [list(each) for each in self._sums]
+
+    def _mean(self, at: int) -> float | None:
+        return sum(each[at] for each in self._sums) / self.count if self.count else None

@@ -3,7 +3,10 @@
 Mirrors the first lines of `train()` in brax 0.14.2, training/agents/ppo/train.py and sac/train.py.
 """
 
+import math
+
 from legroom.backends.base import hyper
+from legroom.model.facts import Counts
 from legroom.model.run import Run
 
 LAYERS = ("policy_hidden_layer_sizes", "value_hidden_layer_sizes", "hidden_layer_sizes")  # of its networks
@@ -40,3 +43,19 @@ def episode_length_of(run: Run) -> int:
 def eval_envs_of(run: Run) -> int:
     """Return how many environments evaluate."""
     return run.eval.n_envs if run.eval is not None else EVAL_ENVS
+
+
+_DEPENDS_ON = ("batch_size", "unroll_length", "num_minibatches", "num_updates_per_batch")
+
+
+def counts(run: Run) -> Counts | None:
+    """Return how often things happen in PPO, whose epochs are all alike, rounded up; SAC has no such iterations."""
+    if not is_ppo(run):
+        return None
+    samples, minibatches = env_steps_per_training_step(run), int(hyper(run, "num_minibatches"))
+    iterations = None
+    if run.total_timesteps is not None:
+        epochs = max(int(hyper(run, "num_evals")) - 1, 1) * max(int(hyper(run, "num_resets_per_eval")), 1)
+        iterations = math.ceil(run.total_timesteps / (epochs * samples)) * epochs
+    updates = minibatches * int(hyper(run, "num_updates_per_batch"))
+    return Counts(samples, minibatches, updates, iterations, _DEPENDS_ON)

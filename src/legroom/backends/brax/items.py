@@ -15,12 +15,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from legroom.backends.brax.arithmetic import MOVED, arithmetic_items, context_item, replay_item
-from legroom.backends.brax.calibration import Calibration, made_elsewhere
+from legroom.backends.brax.calibration import Calibration, known_of
+from legroom.backends.brax.calibration import Known as KnownRun
 from legroom.backends.brax.facts import eval_envs_of, is_ppo
-from legroom.backends.brax.plans import GAP_NBYTES, is_even, sizes_of
-from legroom.backends.brax.scaling import Known as KnownRun
-from legroom.backends.brax.scaling import known_for, known_of
-from legroom.device.xla_target import EXTRA, PLUGIN, plugin_missing
+from legroom.backends.brax.plans import GAP_NBYTES, sizes_of
 from legroom.installing import install_command
 from legroom.machine.versions import is_installed
 from legroom.model.evidence import Evidence
@@ -29,6 +27,7 @@ from legroom.model.machine import Gpu, Machine
 from legroom.model.run import Run
 from legroom.predicting.gpu import XLA_SHARE, allocator_items
 from legroom.units import MIB, format_size
+from legroom.xla.target import EXTRA, PLUGIN, plugin_missing
 
 TRAINING = (Phase.COLLECT, Phase.UPDATE)
 # Of the temporaries. CPU: XLA's own plan, to which malloc's pages and the threads' stacks come; `bench/brax_memory.py`.
@@ -51,7 +50,7 @@ def brax_items(run: Run, evidence: Evidence) -> Iterator[Item]:
         yield from _library_items(run, known_of(run), Place.HOST)
         return
     yield context_item()
-    known = known_for(run, card_of(evidence.machine))
+    known = known_of(run, "cuda", card_of(evidence.machine))
     items = list(_library_items(run, known, Place.GPU))
     yield from items
     yield from allocator_items(items, context_item())
@@ -95,10 +94,10 @@ def _host_items(known: Calibration, device: Place) -> Iterator[Item]:
 
 def _state_items(run: Run, known: KnownRun, device: Place) -> Iterator[Item]:
     calibration = known.calibration
-    yield Item("network.weights", known.weights_nbytes, device, known=Known.TRACED, why="policy and value")
-    if known.targets_nbytes:
-        yield Item("network.targets", known.targets_nbytes, device, known=Known.TRACED, why="target critics")
-    yield Item("optimizer.state", known.optimizer_nbytes, device, known=Known.TRACED, why="Adam's two moments")
+    yield Item("network.weights", calibration.weights_nbytes, device, known=Known.TRACED, why="policy and value")
+    if calibration.targets_nbytes:
+        yield Item("network.targets", calibration.targets_nbytes, device, known=Known.TRACED, why="target critics")
+    yield Item("optimizer.state", calibration.optimizer_nbytes, device, known=Known.TRACED, why="Adam's two moments")
     yield Item(
         "network.normaliser", calibration.other_nbytes, device, known=Known.TRACED, why="running statistics, counters"
     )
@@ -123,9 +122,9 @@ def _temporary_items(run: Run, known: KnownRun, device: Place) -> Iterator[Item]
     sizes = sizes_of(run)
     terms = known.temporaries(sizes)
     share = SCALED_ERROR if known.scaled else _compiler_error(known, device)
-    share = max(share, SCALED_ERROR) if made_elsewhere(known.calibration) else share
-    if known.planned is None or known.scaled:  # else it is XLA's own
-        share = max(share, known.plan.deviation, UNEVEN_ERROR if known.plan.card and not is_even(sizes) else 0.0)
+    share = max(share, SCALED_ERROR) if known.calibration.made_elsewhere else share
+    if known.planned is None:  # else it is XLA's own
+        share = max(share, UNEVEN_ERROR if known.plan.card and not sizes.is_asked else 0.0)
         share = max(share, FAR_ERROR if is_ppo(run) and sizes.value("BU") > FAR_SAMPLES else 0.0)
     said = f"as XLA for {known.plan.card or 'the CPU'} plans it"
     if device is Place.GPU and not known.plan.card:
@@ -182,7 +181,7 @@ def _evaluation_items(run: Run, known: KnownRun, device: Place) -> Iterator[Item
 def brax_notes(run: Run, device: str, machine: Machine) -> tuple[str, ...]:
     """Return what the reader of the bill should know about where its figures come from, and what a card will show."""
     gpu = card_of(machine) if device == "cuda" else None
-    known = known_of(run) if device != "cuda" else known_for(run, gpu)
+    known = known_of(run, "cuda" if device == "cuda" else "cpu", gpu)
     if known is None:
         said = (
             "predicted by arithmetic: the size of an environment is a default; --mode trace asks the compiler, once "
@@ -190,7 +189,7 @@ def brax_notes(run: Run, device: str, machine: Machine) -> tuple[str, ...]:
         )
         return (said, *_preallocated(run, gpu))
     of = "of the same environment with other networks or knobs" if known.scaled else "of this training step"
-    if others := made_elsewhere(known.calibration):
+    if others := known.calibration.made_elsewhere:
         of += f", compiled with {', '.join(others)} (other versions here; --mode trace compiles it here)"
     if device != "cuda":
         return (f"temporaries are as XLA's CPU compiler plans those {of}",)

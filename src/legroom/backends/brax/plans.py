@@ -7,10 +7,8 @@ XLA frees what a step no longer needs, so that a step is fullest at one of three
                 step of the rollout and its shuffled copy;
     whatever the sizes: workspaces, counters.
 
-The sums are found by asking XLA about a few sizes as they are (`ASKED`), chosen so that each moment is the fullest for
-as many of them as it has terms, and solving for the bytes of each. What that assumes: that XLA plans other sizes of
-the same environment and networks alike. It is right within a few percent (`bench/xla.py`); how far it is off for
-a size that was asked as it is widens the band of the others.
+XLA is asked about a few sizes as they are, for each moment as many as it has terms, and between them all is linear.
+That is right within a few percent (`bench/xla.py`); a run that was asked about as it is has XLA's own figure.
 
 The letters of the terms: N environments, B batch_size, M num_minibatches, U unroll_length; S are the steps that are
 stored while it collects: the rollout, and the current unroll where every environment plays several of them; W are the
@@ -21,7 +19,7 @@ the M and B of a step of one.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -66,10 +64,10 @@ class Sizes(Data):
         }  # fmt: skip
         return values[term]
 
-
-def is_even(sizes: Sizes) -> bool:
-    """Return whether a GPU's compiler plans such a batch as those that it was asked about; SAC's are alike."""
-    return sizes.replay or sizes.batch % EVEN == 0
+    @property
+    def is_asked(self) -> bool:
+        """Whether a GPU's compiler plans such a batch as those that it was asked about; SAC's are alike."""
+        return self.replay or self.batch % EVEN == 0
 
 
 @dataclass(frozen=True)
@@ -197,14 +195,6 @@ class Plan(Data):
         complete = all(sizes in known for moment in moments_of(replay=replay) for sizes in moment.asked)
         return solved(known, replay=replay) if complete else None
 
-    @cached_property
-    def deviation(self) -> float:
-        """How far, as a share, the step may be from what XLA plans for a run as it is; small gaps have no share."""
-        solved_from = {s for replay in (True, False) for each in moments_of(replay=replay) for s in each.asked}
-        asked = [each for found in self.asked.values() for each in found if each.sizes not in solved_from]
-        said = [(self.step.nbytes(each.sizes), each.temporaries) for each in asked if self.step]
-        return max([(abs(nbytes - real) - GAP_NBYTES) / max(real, 1) for nbytes, real in said] + [0.0])
-
     def is_of(self, card: KnownGpu | None) -> bool:
         """Return whether XLA was asked for the card, or for one of the same compute capability."""
         return card is not None and self.card in BY_NAME and BY_NAME[self.card].capability == card.capability
@@ -212,6 +202,10 @@ class Plan(Data):
     def exact(self, card: str, sizes: Sizes) -> int | None:
         """Return the temporaries of sizes that XLA planned as they are for the very card; None: it did not."""
         return next((each.temporaries for each in self.asked.get(card, []) if each.sizes == sizes), None)
+
+    def with_answer(self, card: str, sizes: Sizes, temporaries: int) -> "Plan":
+        """Return the plan with one answer more."""
+        return replace(self, asked={**self.asked, card: [*self.asked.get(card, []), Asked(sizes, temporaries)]})
 
 
 def sizes_of(run: Run) -> Sizes:

@@ -27,8 +27,7 @@ from brax.training import acting
 from brax.training.acting import generate_unroll
 
 from legroom.backends.brax.capture import Captured, capture, policy_params, unreplicated
-from legroom.backends.brax.envs import TrainingEnv, make_training_env
-from legroom.backends.brax.episodes import counting_episodes
+from legroom.backends.brax.envs import TrainingEnv, counting_episodes, make_training_env
 from legroom.backends.brax.schedule import first_keys
 from legroom.backends.brax.state import Carry, networks, optimizers, without_weak_types
 from legroom.machine.cache import cache_folder

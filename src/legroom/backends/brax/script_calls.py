@@ -33,21 +33,16 @@ class BraxCall:
     given: Mapping[str, ast.expr]
     complete: bool
 
-    def count(self, script: Script, name: str) -> int | None:
-        """Return the whole number a keyword has, given or by default; None when not known."""
-        if name in self.given:
-            return integer_of(script, self.given[name])
-        algorithm = find_algorithm("brax", self.algorithm)
-        default = algorithm.defaults.get(name) if algorithm is not None and self.complete else None
-        if name == "num_envs" and self.complete:
-            return 1
-        return default if isinstance(default, int) else None
-
 
 def follows(script: Script) -> bool | None:
     """Return whether the sizes of a training of the script are known; None where it has none."""
     calls = list(brax_calls(script))
-    return any(each.count(script, "num_envs") for each in calls) if calls else None
+    return any(_has_known_envs(script, each) for each in calls) if calls else None
+
+
+def _has_known_envs(script: Script, call: BraxCall) -> bool:
+    given = call.given.get("num_envs")
+    return call.complete if given is None else bool(integer_of(script, given))
 
 
 def brax_calls(script: Script) -> Iterator[BraxCall]:

@@ -7,13 +7,20 @@ like is known to the code that makes it (`jax.eval_shape`), and the checkpoint h
 
 brax keeps one copy of what is learned per device, all equal, with the devices as first axis; here one is kept. SAC's
 replay buffer is another on each of them.
+
+What is learned is one safetensors file, which needs neither jax nor legroom to be read, and that is what an export is.
+Names are paths of brax's own trees: `params/policy/…` and `params/value/…` with flax's layers, `normalizer/…` with the
+running statistics of observations. brax's inference function takes (normalizer, policy, value), nested as named. SAC
+has `params/policy`, `params/q`, `params/target_q` and `params/alpha` (a logarithm), and takes (normalizer, policy).
 """
 
 import hashlib
+import shutil
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,8 +28,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from legroom.errors import BadInput
-from legroom.model.learner import SavedState
+from legroom.model.files import whole_file
+from legroom.model.learner import Exported, SavedState
+from legroom.training.archives import check_export
 from legroom.training.arrays import dtype_name, is_raw, raw_bytes
+from legroom.training.checkpoint import newest_checkpoint
 
 BACKEND = "brax"
 VERSIONS = {name: version(name) for name in ("jax", "jaxlib", "brax", "numpy")}
@@ -31,6 +41,8 @@ POLICY, OPTIMIZER, COUNTERS, ENVS, KEYS, REPLAY = "policy", "optimizer", "counte
 LEARNED = (POLICY, OPTIMIZER, COUNTERS)
 SAC_NETWORKS, SAC_OPTIMIZERS = ("policy", "q", "target_q", "alpha"), ("policy", "q", "alpha")
 COUNTS = ("env_steps", "gradient_steps")  # the second is SAC's
+EXPORTED = "policy.safetensors"
+EXPORT_NOTES = ("all networks and the statistics that normalise observations, as brax names them",)
 RESETS = "resets"  # the name of the environments' own keys among the keys
 
 
@@ -257,3 +269,23 @@ def _misfit(checkpoint: SavedState, what: str) -> BadInput:
         path=checkpoint.path,
         hint="resume with the run it was started with, or start over in another --out",
     )
+
+
+def export_brax(directory: Path, archive: Path, *, force: bool = False) -> Exported:
+    """Write what the last good checkpoint of a run has learned, or the one checkpoint that `directory` is.
+
+    Raises:
+        BadInput: there is no good checkpoint, the file exists (and not `force`), or it cannot be written.
+    """
+    check_export(directory, archive, force=force)
+    checkpoint = newest_checkpoint(directory)
+    if checkpoint is None:
+        raise BadInput("holds no good checkpoint", path=directory, hint="legroom train RUN --out DIR writes them")
+    if archive.suffix != ".safetensors":
+        raise BadInput("a brax policy is exported as safetensors", path=archive, hint="name it POLICY.safetensors")
+    try:
+        with whole_file(archive) as file, checkpoint.file(EXPORTED).open("rb") as policy:
+            shutil.copyfileobj(policy, file)
+    except OSError as error:
+        raise BadInput(f"cannot be written: {error.strerror or error}", path=archive) from error
+    return Exported(archive, checkpoint.data["algorithm"], checkpoint.step, archive.stat().st_size, EXPORT_NOTES)

@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from legroom.backends.program.repeating import LEAST_REPEATS
-from legroom.device.xla_programs import ProgramPlan, plan_program
-from legroom.device.xla_target import known_card
 from legroom.errors import BadInput, MissingExtra
 from legroom.hollow.jax_places import package_of
 from legroom.machine.cache import read_json
@@ -26,6 +24,8 @@ from legroom.model.machine import Gpu
 from legroom.model.rehearsal import Beside, CardSeen, Doubt, OutOfMemory, Rehearsal, SourceLine
 from legroom.predicting.gpu import XLA_SHARE
 from legroom.units import format_size
+from legroom.xla.programs import ProgramPlan, plan_program
+from legroom.xla.target import known_card
 
 Messages = Mapping[str, Sequence[dict[str, Any]]]
 Place = tuple[str, int]

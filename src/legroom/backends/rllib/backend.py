@@ -22,13 +22,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from legroom.model.learner import Exported
-    from legroom.model.rule import Rule
 
 ROOM = "legroom.backends.rllib"
 
 
 class RllibReader(base.BackendReader):
-    vocabulary = lazily(f"{ROOM}.vocabulary:VOCABULARY")
+    vocabulary = lazily(f"{ROOM}.translation:VOCABULARY")
     script_drafts = lazily(f"{ROOM}.script_calls:drafts")
 
 
@@ -70,13 +69,7 @@ class RllibPredictor(base.BackendPredictor):
 class RllibChecker(base.BackendChecker):
     advice_for_full_gpu = "a smaller batch_size or network"
     follows = lazily(f"{ROOM}.script_calls:follows")
-
-    @property
-    def script_rules(self) -> tuple[Rule, ...]:  # type: ignore[override]
-        from legroom.backends.rllib import script_rules
-        from legroom.checking.rule_helpers import rules_in
-
-        return rules_in(script_rules)
+    script_rules = lazily(f"{ROOM}.script_calls:SCRIPT_RULES")
 
 
 class RllibFitter(base.BackendFitter):

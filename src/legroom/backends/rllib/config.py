@@ -24,9 +24,7 @@ from ray.tune.registry import register_env
 from ray.tune.trainable import trainable
 
 from legroom.backends.rllib.envs import make_runner_env
-from legroom.backends.rllib.learners import Sb3PPOLearner
-from legroom.backends.rllib.modules import ActorCriticModule, QModule
-from legroom.backends.rllib.modules_sac import SacModule
+from legroom.backends.rllib.modules import ActorCriticModule, QModule, SacModule, Sb3PPOLearner
 from legroom.backends.rllib.results import log_episode
 from legroom.backends.rllib.translation import RllibPlan
 from legroom.model.run import Run

@@ -5,12 +5,16 @@ both happen per environment here, with the same axes. A mask of actions travels 
 is the only thing RLlib keeps beside each step.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.preprocessing import is_image_space_channels_first as is_channels_first
+from stable_baselines3.common.vec_env.stacked_observations import StackedObservations
+from stable_baselines3.common.vec_env.vec_transpose import VecTransposeImage
 
 from legroom.environments.env_make import build
 from legroom.environments.env_steps import mask_function
@@ -70,68 +74,48 @@ class WithMask(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class WithAxes(gym.Wrapper[Any, Any, Any, Any]):
-    """Frames stacked and images with channels first, as VecFrameStack and VecTransposeImage of SB3 2.9 do it.
-
-    The first observation of an episode stands last in a stack of zeros, as there.
-    """
+    """Frames stacked and images with channels first, by SB3's own functions for whole vectors of environments."""
 
     def __init__(self, env: gym.Env[Any, Any], n_stack: int) -> None:
         super().__init__(env)
-        self._stack = n_stack
-        space = env.observation_space
-        self._keys = list(space.spaces) if isinstance(space, spaces.Dict) else None
-        leaves = space.spaces if isinstance(space, spaces.Dict) else {"": space}
-        self._leaves = {key: _Axes(leaf, n_stack) for key, leaf in leaves.items()}
-        made = {key: axes.space for key, axes in self._leaves.items()}
-        self.observation_space = spaces.Dict(made) if self._keys is not None else made[""]
+        seen: Any = env.observation_space
+        self._stacked: Any = StackedObservations(1, n_stack, seen) if n_stack > 1 else None
+        space: Any = seen if self._stacked is None else self._stacked.stacked_observation_space
+        leaves: dict[str, Any] = space.spaces if isinstance(space, spaces.Dict) else {"": space}
+        self._moved = [key for key, leaf in leaves.items() if is_image_space(leaf) and not is_channels_first(leaf)]
+        made = {
+            key: VecTransposeImage.transpose_space(leaf) if key in self._moved else leaf for key, leaf in leaves.items()
+        }
+        self.observation_space = spaces.Dict(made) if isinstance(space, spaces.Dict) else made[""]
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         observation, info = self.env.reset(seed=seed, options=options)
-        for axes in self._leaves.values():
-            axes.clear()
+        if self._stacked is not None:
+            observation = self._stacked.reset(_each(lambda leaf: leaf[None], observation))
         return self._seen(observation), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         observation, reward, terminated, truncated, info = self.env.step(action)
+        if self._stacked is not None:  # which would begin anew where an episode ends: here `reset` does
+            batch = _each(lambda leaf: leaf[None], observation)
+            observation, _ = self._stacked.update(batch, np.zeros(1, bool), [{}])
         return self._seen(observation), reward, terminated, truncated, info
 
     def _seen(self, observation: Any) -> Any:
-        if self._keys is None:
-            return self._leaves[""](observation)
-        return {key: self._leaves[key](observation[key]) for key in self._keys}
+        """Return an observation with its axes; SB3 goes on with the array that it stacks in."""
+        if self._stacked is not None:
+            observation = _each(lambda leaf: leaf[0].copy(), observation)
+        if isinstance(observation, dict):
+            return observation | {key: _moved(observation[key]) for key in self._moved}
+        return _moved(observation) if self._moved else observation
 
 
-class _Axes:
-    """What happens to one array of an observation."""
-
-    def __init__(self, space: spaces.Space[Any], n_stack: int) -> None:
-        self._image = isinstance(space, spaces.Box) and _is_image(space)
-        first = self._image and space.shape is not None and int(np.argmin(space.shape)) == 0
-        self._moved = self._image and not first
-        self._n = n_stack if isinstance(space, spaces.Box) else 1
-        self._axis = 0 if first else -1
-        self._frames: np.ndarray | None = None
-        self.space = space
-        if not isinstance(space, spaces.Box) or (self._n == 1 and not self._moved):
-            return
-        low, high = (np.repeat(bound, self._n, axis=self._axis) for bound in (space.low, space.high))
-        self._zeros = np.zeros(low.shape, space.dtype)
-        if self._moved:
-            low, high = low.transpose(2, 0, 1), high.transpose(2, 0, 1)
-        self.space = spaces.Box(low, high, dtype=space.dtype)  # type: ignore[arg-type]
-
-    def clear(self) -> None:
-        self._frames = None
-
-    def __call__(self, frame: Any) -> Any:
-        if self._n > 1:
-            before = self._zeros if self._frames is None else self._frames
-            width = frame.shape[self._axis]
-            kept = before[width:] if self._axis == 0 else before[..., width:]
-            frame = self._frames = np.concatenate([kept, frame], axis=self._axis)
-        return np.ascontiguousarray(frame.transpose(2, 0, 1)) if self._moved else frame
+def _moved(image: Any) -> Any:
+    return np.ascontiguousarray(VecTransposeImage.transpose_image(image))
 
 
-def _is_image(space: spaces.Box) -> bool:
-    full = space.dtype == np.uint8 and len(space.shape) == 3
-    return full and bool(np.all(space.low == 0) and np.all(space.high == 255))
+def _each(function: Callable[[Any], Any], observation: Any) -> Any:
+    """Return what the function makes of an observation, or of each of its parts."""
+    if isinstance(observation, dict):
+        return {key: function(leaf) for key, leaf in observation.items()}
+    return function(observation)

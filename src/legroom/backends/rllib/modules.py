@@ -3,6 +3,12 @@
 `policy_kwargs`, features extractors, orthogonal initialisation and the scaling of images are SB3's own that way, and
 the parameters have SB3's names. Where a whole train batch comes at once, as RLlib's advantage estimation asks for it,
 values are computed in parts: nothing else would have to hold activations of so many samples.
+
+PPO's update is SB3's, too. Three things differ in RLlib and are put right where they are decided (`Sb3PPOLearner`):
+advantages are standardised in every minibatch and not only over the rollout (standardising twice is the same as doing
+it last), Adam's epsilon is 1e-5, and an iteration ends its updates once the policy has moved by 1.5 x target_kl.
+
+Mirrors PPO.train of stable-baselines3 2.9 on PPOTorchLearner of ray 2.60.
 """
 
 from typing import Any
@@ -10,16 +16,21 @@ from typing import Any
 import torch
 from gymnasium import spaces
 from ray.rllib.algorithms.dqn.default_dqn_rl_module import QF_NEXT_PREDS, QF_PREDS, QF_TARGET_NEXT_PREDS
+from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+from ray.rllib.algorithms.sac.sac_learner import ACTION_DIST_INPUTS_NEXT, QF_TWIN_PREDS
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.distribution.torch.torch_distribution import (
     TorchCategorical,
     TorchDiagGaussian,
     TorchMultiCategorical,
+    TorchSquashedGaussian,
 )
 from ray.rllib.core.learner.utils import make_target_network
 from ray.rllib.core.rl_module.apis import QNetAPI, TargetNetworkAPI, ValueFunctionAPI
 from ray.rllib.core.rl_module.torch import TorchRLModule
+from ray.rllib.evaluation.postprocessing import Postprocessing
 from ray.rllib.utils.schedules.scheduler import Scheduler
+from stable_baselines3.sac.policies import SACPolicy
 
 from legroom.backends.base import algorithm_of
 from legroom.backends.rllib.envs import MASK, OBSERVATION
@@ -27,6 +38,7 @@ from legroom.backends.sb3.building import class_of, find_class, policy_arguments
 from legroom.errors import BadInput
 from legroom.model.run import Run
 
+ADAM_EPS = 1e-5
 UNLIKELY = -1e8  # a masked action's logit, as in sb3-contrib
 
 
@@ -185,3 +197,149 @@ class QModule(Sb3Module, QNetAPI, TargetNetworkAPI):
 
     def forward_target(self, batch: dict[str, Any]) -> dict[str, Any]:
         return {QF_PREDS: self.policy.q_net_target(batch[Columns.OBS])}
+
+
+class SacModule(Sb3Module, QNetAPI, TargetNetworkAPI):
+    """SAC's networks for continuous actions, which the module gives between -1 and 1 and RLlib scales.
+
+    RLlib's learner has one optimizer per critic and takes their parameters from `qf_encoder`, `qf` and their twins.
+    SB3's critics share one features extractor, which is counted with the first of them; the second one's loss reaches
+    it all the same, since gradients add up where they are.
+    """
+
+    policy: SACPolicy
+
+    def setup(self) -> None:
+        if not isinstance(self.action_space, spaces.Box):
+            raise BadInput(f"SAC takes continuous actions, not {type(self.action_space).__name__}", hint="algo: DQN")
+        run = Run.model_validate(self.model_config["run"])
+        self.policy = build_policy(run, self.observation_space, self.action_space)
+        del self.policy.critic_target
+        self.twin_q = len(self.policy.critic.q_networks) == 2
+        self.action_dist_cls = TorchSquashedGaussian
+
+    # What RLlib's learner makes its optimizers of; properties, so that no parameter is registered under two names.
+
+    @property
+    def qf_encoder(self) -> torch.nn.Module:
+        return self.policy.critic.features_extractor
+
+    @property
+    def qf(self) -> torch.nn.Module:
+        return self.policy.critic.q_networks[0]
+
+    @property
+    def qf_twin_encoder(self) -> torch.nn.Module:
+        return torch.nn.Identity()
+
+    @property
+    def qf_twin(self) -> torch.nn.Module:
+        return self.policy.critic.q_networks[1]
+
+    @property
+    def pi_encoder(self) -> torch.nn.Module:
+        return torch.nn.Identity()
+
+    @property
+    def pi(self) -> torch.nn.Module:
+        return self.policy.actor
+
+    def _logits(self, observation: Any) -> torch.Tensor:
+        mean, log_std, _ = self.policy.actor.get_action_dist_params(observation)
+        return torch.cat([mean, log_std], dim=-1)
+
+    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return {Columns.ACTION_DIST_INPUTS: self._logits(batch[Columns.OBS])}
+
+    def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        observation, following = batch[Columns.OBS], batch[Columns.NEXT_OBS]
+        predictions = self.policy.critic(observation, batch[Columns.ACTIONS])
+        output = {QF_PREDS: predictions[0].squeeze(-1)}
+        if self.twin_q:
+            output[QF_TWIN_PREDS] = predictions[1].squeeze(-1)
+        logits = self._logits(observation)
+        actions, output["logp_resampled"] = self.action_dist_cls.from_logits(logits).rsample_and_logp()
+        with torch.no_grad():
+            logits_following = self._logits(following)
+            further, logp = self.action_dist_cls.from_logits(logits_following).sample_and_logp()
+            output["logp_next_resampled"] = logp
+            output["q_target_next"] = self.forward_target({Columns.OBS: following, Columns.ACTIONS: further})
+        output |= {Columns.ACTION_DIST_INPUTS: logits, ACTION_DIST_INPUTS_NEXT: logits_following}
+        output["q_curr"] = self._q_of_policy(observation, actions)
+        return output
+
+    def _q_of_policy(self, observation: Any, actions: torch.Tensor) -> torch.Tensor:
+        """Return the value of the policy's actions as a function of the policy alone: the critics stand still."""
+        parameters = list(self.policy.critic.parameters())
+        for parameter in parameters:
+            parameter.requires_grad = False
+        value = self.compute_q_values({Columns.OBS: observation, Columns.ACTIONS: actions})
+        for parameter in parameters:
+            parameter.requires_grad = True
+        return value
+
+    def compute_q_values(self, batch: dict[str, Any]) -> torch.Tensor:  # type: ignore[override]
+        return _least(self.policy.critic(batch[Columns.OBS], batch[Columns.ACTIONS]))
+
+    def forward_target(self, batch: dict[str, Any]) -> torch.Tensor:  # type: ignore[override]
+        return _least(self.policy.critic_target(batch[Columns.OBS], batch[Columns.ACTIONS]))
+
+    def make_target_networks(self) -> None:
+        target: Any = make_target_network(self.policy.critic)  # a copy; declared as any network
+        self.policy.critic_target = target
+
+    def get_target_network_pairs(self) -> list[tuple[Any, Any]]:
+        return [(self.policy.critic, self.policy.critic_target)]
+
+
+def _least(values: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    return torch.cat(values, dim=-1).min(dim=-1).values
+
+
+class Sb3PPOLearner(PPOTorchLearner):
+    """RLlib's PPO with SB3's minibatches; reads `legroom` from the config's `learner_config_dict`."""
+
+    def build(self) -> None:
+        super().build()
+        self._target_kl = self.config.learner_config_dict.get("target_kl")
+        self._standardise = self.config.learner_config_dict.get("normalize_advantage", True)
+        self._moved_enough = False
+
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        params = self.get_parameters(self.module[module_id])
+        self.register_optimizer(
+            module_id=module_id,
+            optimizer=torch.optim.Adam(params, eps=ADAM_EPS),
+            params=params,
+            lr_or_lr_schedule=config.lr,
+        )
+
+    def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        super().before_gradient_based_update(timesteps=timesteps)
+        self._moved_enough = False
+
+    def compute_loss_for_module(self, *, module_id: str, config: Any, batch: dict[str, Any], fwd_out: Any) -> Any:
+        mask = batch.get(Columns.LOSS_MASK)
+        advantages = batch[Postprocessing.ADVANTAGES]
+        counted = advantages if mask is None else advantages[mask]
+        if self._standardise and len(counted) > 1:
+            standard = (advantages - counted.mean()) / (counted.std() + 1e-8)
+            batch = {**batch, Postprocessing.ADVANTAGES: standard}
+        if self._target_kl is not None and not self._moved_enough:
+            self._moved_enough = self._approximate_kl(module_id, batch, fwd_out, mask) > 1.5 * self._target_kl
+        return super().compute_loss_for_module(module_id=module_id, config=config, batch=batch, fwd_out=fwd_out)
+
+    def apply_gradients(self, gradients_dict: dict[Any, Any]) -> None:
+        if not self._moved_enough:
+            super().apply_gradients(gradients_dict)
+
+    @torch.no_grad()
+    def _approximate_kl(self, module_id: str, batch: dict[str, Any], fwd_out: Any, mask: Any) -> float:
+        """Return SB3's estimate of how far the policy is from the one that collected the rollout."""
+        actions = self.module[module_id].unwrapped().get_train_action_dist_cls()
+        log_ratio = (
+            actions.from_logits(fwd_out[Columns.ACTION_DIST_INPUTS]).logp(batch[Columns.ACTIONS])
+            - batch[Columns.ACTION_LOGP]
+        )
+        log_ratio = log_ratio if mask is None else log_ratio[mask]
+        return float(torch.mean(torch.exp(log_ratio) - 1 - log_ratio))

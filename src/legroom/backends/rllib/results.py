@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from ray.rllib.core import DEFAULT_MODULE_ID
@@ -62,9 +62,6 @@ class Result:
         if self.reward_mean is not None:
             score |= {"reward_mean": self.reward_mean, "length_mean": self.length_mean}
         return score
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Result:

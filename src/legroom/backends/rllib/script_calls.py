@@ -1,13 +1,15 @@
-"""RLlib configurations as scripts write them: `PPOConfig().training(...)`, one long chain or several statements."""
+"""RLlib configurations as scripts write them, `PPOConfig().training(...)` in a chain or in statements; their rules."""
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from legroom.backends.rllib.translation import RLLIB_KEYS
+from legroom.checking.rule_helpers import script_rule
 from legroom.model.draft import Draft, Key
+from legroom.model.rule import Found
 from legroom.reading.interpreter.asker import integer_of, put_value, value_of
 from legroom.reading.interpreter.script import Script, read_script
 from legroom.reading.interpreter.values import Unfoldable
@@ -17,7 +19,6 @@ from legroom.reading.source import unparsed
 # ray/rllib/algorithms/ppo/ppo.py, release 2.60
 DEFAULT_BATCH, DEFAULT_MINIBATCH = 4000, 128
 _BATCH = ("train_batch_size_per_learner", "train_batch_size")
-_MINIBATCH = ("minibatch_size", "sgd_minibatch_size")
 CONFIGS = {"PPOConfig": "PPO", "DQNConfig": "DQN", "SACConfig": "SAC"}
 # Words of older releases, and where they belong now.
 OLDER = {
@@ -52,28 +53,30 @@ def follows(script: Script) -> bool | None:
 
 def rllib_settings(script: Script) -> Iterator[RllibSettings]:
     """Yield the PPO configurations whose sizes are known."""
-    for root in script.calls if script.imports("ray") else ():
-        name = script.qualified(root.func) or ""
-        if name.startswith("ray.") and name.endswith(".PPOConfig"):
-            settings = _settings(script, root)
-            if settings is not None:
-                yield settings
+    for root, algo in _roots(script):
+        settings = _settings(script, root) if algo == "PPO" else None
+        if settings is not None:
+            yield settings
 
 
 def _settings(script: Script, root: ast.Call) -> RllibSettings | None:
-    keywords = (keyword for call in _trainings(script, root) for keyword in call.keywords)
-    given = {keyword.arg: keyword.value for keyword in keywords} | set_fields(script, root)
+    given = {OLDER.get(name, name): node for name, node in _given(script, root)}
     batch_name = next((name for name in _BATCH if name in given), "train_batch_size")
-    # **settings, a keyword without a name, may hold any of them
-    if None in given or _has_learners(script, root, batch_name):
+    # train_batch_size is divided by the number of learners; then it is not the size that counts
+    spread = batch_name == "train_batch_size" and not {"learners", "resources"}.isdisjoint(
+        map(_method, chain(script, root))
+    )
+    if "" in given or spread:
         return None
-    batch_node, small_node = given.get(batch_name), next((given[name] for name in _MINIBATCH if name in given), None)
-    batch = DEFAULT_BATCH if batch_node is None else integer_of(script, batch_node)
-    small = DEFAULT_MINIBATCH if small_node is None else integer_of(script, small_node)
-    place = small_node or batch_node
+    nodes = given.get(batch_name), given.get("minibatch_size")
+    place = nodes[1] or nodes[0]
+    batch, small = (
+        default if node is None else integer_of(script, node)
+        for node, default in zip(nodes, (DEFAULT_BATCH, DEFAULT_MINIBATCH), strict=True)
+    )
     if batch is None or small is None or place is None:
         return None
-    return RllibSettings(batch, small, batch_node is not None, small_node is not None, place.lineno, batch_name)
+    return RllibSettings(batch, small, nodes[0] is not None, nodes[1] is not None, place.lineno, batch_name)
 
 
 def chain(script: Script, root: ast.Call) -> Iterator[ast.Call]:
@@ -85,30 +88,8 @@ def chain(script: Script, root: ast.Call) -> Iterator[ast.Call]:
         yield from script.scopes.chained(use)
 
 
-def set_fields(script: Script, root: ast.Call) -> dict[str | None, ast.expr]:
-    """Return what `config.minibatch_size = 512` gives, on the name that the configuration is bound to."""
-    *_, last = root, *script.scopes.chained(root)
-    given: dict[str | None, ast.expr] = {}
-    for use in script.scopes.uses_of(last):
-        target = script.scopes.parents.get(id(use))
-        where = script.scopes.parents.get(id(target))
-        if isinstance(target, ast.Attribute) and isinstance(where, ast.Assign) and target in where.targets:
-            given[target.attr] = where.value
-    return given
-
-
-def _trainings(script: Script, root: ast.Call) -> Iterator[ast.Call]:
-    for call in chain(script, root):
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "training":
-            yield call
-
-
-def _has_learners(script: Script, root: ast.Call, batch_name: str) -> bool:
-    """train_batch_size is divided by the number of learners; then it is not the size that counts."""
-    return batch_name == "train_batch_size" and any(
-        isinstance(call.func, ast.Attribute) and call.func.attr in ("learners", "resources")
-        for call in chain(script, root)
-    )
+def _method(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
 def drafts(text: str, path: str) -> list[Draft]:
@@ -140,9 +121,11 @@ def _draft(script: Script, root: ast.Call, algo: str, path: str) -> Draft:
     draft.put(("algo",), algo, root.lineno)
     draft.put(("env",), {}, root.lineno)
     unused = []
-    for name, node in _given(script, root, draft):
+    for name, node in _given(script, root):
         key = OLDER.get(name, name)
-        if name == "env":
+        if not name:
+            draft.unknown[("hyperparams", "train_batch_size")] = (node.lineno, unparsed(node))
+        elif name == "env":
             put_value(script, node, draft, ("env", "id"))
         elif name in LAYERS:
             _layers(script, node, name, draft)
@@ -155,20 +138,20 @@ def _draft(script: Script, root: ast.Call, algo: str, path: str) -> Draft:
     return draft
 
 
-def _given(script: Script, root: ast.Call, draft: Draft) -> Iterator[tuple[str, ast.expr]]:
-    """Yield every setting of a configuration, the later ones last."""
+def _given(script: Script, root: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """Yield every setting of a configuration, the later ones last; `training(**settings)` has no name."""
+    *_, last = root, *script.scopes.chained(root)
     for call in chain(script, root):
-        method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-        if method == "environment" and call.args:
+        if _method(call) == "environment" and call.args:
             yield "env", call.args[0]
         for keyword in call.keywords:
-            if keyword.arg is not None:
-                yield keyword.arg, keyword.value
-            elif method == "training":
-                draft.unknown[("hyperparams", "train_batch_size")] = (call.lineno, unparsed(keyword.value))
-    for name, node in set_fields(script, root).items():
-        if name is not None:
-            yield name, node
+            if keyword.arg is not None or _method(call) == "training":
+                yield keyword.arg or "", keyword.value
+    for use in script.scopes.uses_of(last):  # config.minibatch_size = 512
+        target = script.scopes.parents.get(id(use))
+        where = script.scopes.parents.get(id(target))
+        if isinstance(target, ast.Attribute) and isinstance(where, ast.Assign) and target in where.targets:
+            yield target.attr, where.value
 
 
 def _layers(script: Script, node: ast.expr, name: str, draft: Draft) -> None:
@@ -187,3 +170,36 @@ def _layers(script: Script, node: ast.expr, name: str, draft: Draft) -> None:
         draft.put(place, value["fcnet_hiddens"], node.lineno)
     else:
         note(f"not used: the network that {name} describes (line {node.lineno})")
+
+
+@script_rule("LR006")
+def minibatch_exceeds_batch(script: Script) -> Iterable[Found]:
+    """A minibatch over the train batch, which RLlib refuses."""
+    for settings in rllib_settings(script):
+        if settings.minibatch > settings.batch:
+            default = "" if settings.gives_minibatch else " (RLlib's default)"
+            whole = "" if settings.gives_batch else " (RLlib's default)"
+            yield Found(
+                f"minibatch_size {settings.minibatch:,}{default} is over {settings.batch_name} {settings.batch:,}"
+                f"{whole}: RLlib raises ValueError",
+                f"minibatch_size={settings.batch} or less",
+                settings.line,
+            )
+
+
+@script_rule("LR007")
+def minibatch_rest(script: Script) -> Iterable[Found]:
+    """A train batch that is no whole number of minibatches."""
+    for settings in rllib_settings(script):
+        if not (settings.gives_batch and settings.gives_minibatch and settings.minibatch):
+            continue
+        rest = settings.batch % settings.minibatch
+        if rest and settings.batch > settings.minibatch:
+            yield Found(
+                f"{settings.batch:,} samples are not a multiple of minibatch_size {settings.minibatch:,}; RLlib fills "
+                f"the last minibatch of the pass with repeated samples",
+                "a minibatch_size that divides the train batch", settings.line, severity="info",
+            )  # fmt: skip
+
+
+SCRIPT_RULES = (minibatch_exceeds_batch, minibatch_rest)

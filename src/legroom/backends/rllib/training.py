@@ -12,16 +12,22 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from ray.exceptions import RayError
 from ray.rllib.core import DEFAULT_MODULE_ID
 
-from legroom.backends.rllib.capacity import local_cpus, refuse_what_cannot_be_placed, rooms_of_cluster
+from legroom.backends.rllib.actors import (
+    DeathNotices,
+    RunnerRaised,
+    local_cpus,
+    reason_of,
+    refuse_what_cannot_be_placed,
+    rooms_of_cluster,
+)
 from legroom.backends.rllib.config import building, make_config
-from legroom.backends.rllib.deaths import DeathNotices, RunnerRaised, reason_of
 from legroom.backends.rllib.results import Result, result_of, reward_not_finite
 from legroom.backends.rllib.state import WHY_NOT_EXACT, WHY_NOT_EXACT_REPLAY, capture, parameters_hash, restore
 from legroom.backends.rllib.translation import RllibPlan, rllib_plan
@@ -33,7 +39,6 @@ from legroom.errors import BadInput, LegroomError
 from legroom.model.files import clear_left_over, new_temporary
 from legroom.model.learner import FailureCause, Figures, Learned, Learner, Loop, SavedState, State, Status, TrainTask
 from legroom.model.run import Run
-from legroom.training.run_folder import LOG
 
 BUILT_WITHIN_S = 300.0  # actors of a cluster that others use have to wait for room
 STALLED_S = 180.0  # without a single step, though runners were restarted
@@ -81,7 +86,7 @@ class RllibLearner(Learner):
         stack.enter_context(importable_by_workers(self._task.cluster))
         stack.enter_context(ray_session(self._task.cluster, num_cpus=local_cpus(self._plan), object_store_nbytes=store))
         refuse_what_cannot_be_placed(self._plan, rooms_of_cluster())
-        self._notices = DeathNotices(self._loop.say, out / LOG)
+        self._notices = DeathNotices(self._loop.say)
         stack.callback(self._notices.close)
         self._algorithm = self._built(folder)
 
@@ -113,7 +118,7 @@ class RllibLearner(Learner):
 
     def capture(self, previous: SavedState | None) -> State:
         arrays, data = capture(self._algorithm)
-        kept = {"last": self._last.to_json()}
+        kept = {"last": asdict(self._last)}
         return State(arrays, data | {"algorithm": self._plan.algo, "legroom": kept}, self._why_not_exact)
 
     def status(self) -> Status:

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from legroom.backends.base import algorithm_of, hyper
+from legroom.backends.sb3.vocabulary import VOCABULARY as SB3
 from legroom.errors import BadInput
+from legroom.model.draft import Vocabulary
 from legroom.model.run import PolicySpec, Run
 
 RllibAlgo = Literal["PPO", "DQN", "SAC"]
@@ -131,32 +133,30 @@ def rllib_plan(run: Run) -> RllibPlan:
         )
     if run.env.normalize:
         raise BadInput(
-            "env.normalize keeps running statistics in one process, and RLlib's runners are many",
-            path=run.source,
+            "env.normalize keeps running statistics in one process, and RLlib's runners are many", path=run.source,
             hint="remove it, or put a gymnasium wrapper into env.wrappers",
-        )
+        )  # fmt: skip
     if hyper(run, "use_sde"):
         raise BadInput("use_sde has no counterpart on RLlib", path=run.source, hint="remove it")
     for key, default in algorithm_of(run).defaults.items():
         if isinstance(default, int | float) and run.hyperparams.get(key, default) is None:
             raise BadInput(f"hyperparams.{key} is null, and RLlib needs a value", path=run.source, hint=f"{default}")
-    native = is_native(run)
+    native, given = is_native(run), run.hyperparams
     said: list[str] = []
     runners, envs_per_runner = _runners(run, algo, native, said)
     if run.env.frame_stack and run.env.frame_stack > 1 and run.algo == "SAC":
         said.append(f"frames are stacked in each environment, {run.env.frame_stack} at a time")
     make = _native if native else {"PPO": _ppo, "DQN": _dqn, "SAC": _sac}[algo]
     parts = make(run, runners, envs_per_runner, said)
-    learners = int(run.hyperparams.get("num_learners", 0))
-    settings = parts.pop("settings")
-    settings["train_batch_size_per_learner"] = -(-parts["train_batch_size"] // max(learners, 1))
+    learners = int(given.get("num_learners", 0))
+    parts["settings"]["train_batch_size_per_learner"] = -(-parts["train_batch_size"] // max(learners, 1))
     if run.eval is not None:
         said.append("eval is left out: the score is that of the last episodes of training")
-    knobs = [knob for knob in SB3_KNOBS if getattr(run.memory, knob) not in (None, "plain", False)]
+    knobs = [f"memory.{knob}" for knob in SB3_KNOBS if getattr(run.memory, knob) not in (None, "plain", False)]
     if knobs:
-        said.append(f"{', '.join(f'memory.{knob}' for knob in knobs)} have no effect: they apply to SB3 trainings only")
-    for key in sorted(set(run.hyperparams) - _read_keys(algo, native)):
-        said.append(f"{key} has no counterpart on RLlib and is left out")
+        said.append(f"{', '.join(knobs)} have no effect: they apply to SB3 trainings only")
+    read = (LEARNING_KEYS if native else SB3_KEYS)[algo] | PLACEMENT_KEYS | _SILENT
+    said += [f"{key} has no counterpart on RLlib and is left out" for key in sorted(set(given) - read)]
     return RllibPlan(
         algo=algo,
         native=native,
@@ -165,11 +165,10 @@ def rllib_plan(run: Run) -> RllibPlan:
         envs_per_runner=envs_per_runner,
         learners=learners,
         policy=_policy(run, native, said),
-        settings=settings,
         said=tuple(said),
-        cpus_per_runner=run.hyperparams.get("num_cpus_per_env_runner", 1),
-        cpus_per_learner=run.hyperparams.get("num_cpus_per_learner", 1),
-        gpus_per_learner=run.hyperparams.get("num_gpus_per_learner", 0),
+        cpus_per_runner=given.get("num_cpus_per_env_runner", 1),
+        cpus_per_learner=given.get("num_cpus_per_learner", 1),
+        gpus_per_learner=given.get("num_gpus_per_learner", 0),
         runner_nbytes=run.memory.runner_bytes,
         learner_nbytes=run.memory.learner_bytes,
         **parts,
@@ -232,57 +231,52 @@ SB3_KEYS: Mapping[RllibAlgo, frozenset[str]] = {
 }  # fmt: skip
 
 
-def _read_keys(algo: RllibAlgo, native: bool) -> frozenset[str]:
-    own = LEARNING_KEYS[algo] if native else SB3_KEYS[algo]
-    return own | PLACEMENT_KEYS | _SILENT
+# RLlib's word -> SB3's, for the same number.
+_SAME_IN_PPO = {
+    "gamma": "gamma", "lambda_": "gae_lambda", "entropy_coeff": "ent_coef", "vf_loss_coeff": "vf_coef",
+    "grad_clip": "max_grad_norm",
+}  # fmt: skip
 
 
 def _ppo(run: Run, runners: int, envs_per_runner: int, said: list[str]) -> dict[str, Any]:
-    n_envs = max(runners, 1) * envs_per_runner
     n_steps, batch_size = int(hyper(run, "n_steps")), int(hyper(run, "batch_size"))
-    rollout = n_steps * n_envs
-    if batch_size > rollout:
-        said.append(f"batch_size {batch_size:,} is more than the rollout of {rollout:,}: minibatches have {rollout:,}")
+    rollout = n_steps * max(runners, 1) * envs_per_runner
     minibatch = min(batch_size, rollout)
-    if rollout % minibatch:
-        said.append(
-            f"{rollout:,} steps are not a multiple of minibatches of {minibatch:,}: RLlib fills the last one of the "
-            "epochs with repeated steps, where SB3 has a smaller one in every epoch"
-        )
-    if run.hyperparams.get("clip_range_vf") is not None:
-        said.append("clip_range_vf is left out: RLlib clips the squared error of the value, SB3 its change")
-    if not hyper(run, "normalize_advantage"):
-        said.append("normalize_advantage: false is left out: RLlib always standardises advantages, over the rollout")
-    if run.hyperparams.get("target_kl") is not None:
-        said.append(
-            "target_kl: once it is exceeded, the updates left in the iteration are computed and not applied, where SB3 "
-            "does not compute them; what is learned is the same"
-        )
-    settings = {
-        "lr": _lr(run, hyper(run, "learning_rate")),
-        "gamma": hyper(run, "gamma"),
-        "lambda_": hyper(run, "gae_lambda"),
-        "clip_param": _constant("clip_range", hyper(run, "clip_range"), said),
-        "entropy_coeff": hyper(run, "ent_coef"),
-        "vf_loss_coeff": hyper(run, "vf_coef"),
-        "grad_clip": hyper(run, "max_grad_norm"),
-        "grad_clip_by": "global_norm",
-        "minibatch_size": minibatch,
-        "num_epochs": int(hyper(run, "n_epochs")),
-        "use_kl_loss": False,  # which SB3's loss does not have
-        "kl_coeff": 0.0,
-        "vf_clip_param": math.inf,
-    }
+    told: list[str] = []
+    clip = _constant("clip_range", hyper(run, "clip_range"), told)
+    remarks = (
+        (batch_size > rollout,
+         f"batch_size {batch_size:,} is more than the rollout of {rollout:,}: minibatches have {rollout:,}"),
+        (rollout % minibatch,
+         f"{rollout:,} steps are not a multiple of minibatches of {minibatch:,}: RLlib fills the last one of the "
+         "epochs with repeated steps, where SB3 has a smaller one in every epoch"),
+        (run.hyperparams.get("clip_range_vf") is not None,
+         "clip_range_vf is left out: RLlib clips the squared error of the value, SB3 its change"),
+        (not hyper(run, "normalize_advantage"),
+         "normalize_advantage: false is left out: RLlib always standardises advantages, over the rollout"),
+        (run.hyperparams.get("target_kl") is not None,
+         "target_kl: once it is exceeded, the updates left in the iteration are computed and not applied, where SB3 "
+         "does not compute them; what is learned is the same"),
+    )  # fmt: skip
+    said += [text for holds, text in remarks if holds] + told
+    settings = {word: hyper(run, sb3) for word, sb3 in _SAME_IN_PPO.items()} | {
+        "lr": _lr(run, hyper(run, "learning_rate")), "clip_param": clip, "grad_clip_by": "global_norm",
+        "use_kl_loss": False, "kl_coeff": 0.0, "vf_clip_param": math.inf,  # which SB3's loss does not have
+    }  # fmt: skip
+    more = {"target_kl": hyper(run, "target_kl"), "normalize_advantage": bool(hyper(run, "normalize_advantage"))}
+    return _from_rollouts(rollout, minibatch, int(hyper(run, "n_epochs")), n_steps, settings) | more
+
+
+def _from_rollouts(batch: int, minibatch: int, epochs: int, fragment: int, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of a plan that learns from each rollout and forgets it."""
     return {
-        "train_batch_size": rollout,
+        "train_batch_size": batch,
         "minibatch_size": minibatch,
-        "num_epochs": settings["num_epochs"],
+        "num_epochs": epochs,
         "replay_capacity": None,
-        "rollout_fragment_length": n_steps,
+        "rollout_fragment_length": fragment,
         "updates_per_round": 0,
-        "settings": settings,
-        "target_kl": hyper(run, "target_kl"),
-        "normalize_advantage": bool(hyper(run, "normalize_advantage")),
+        "settings": settings | {"minibatch_size": minibatch, "num_epochs": epochs},
     }
 
 
@@ -445,16 +439,8 @@ def _native(run: Run, runners: int, envs_per_runner: int, said: list[str]) -> di
                 hint="RLlib rejects it; make it smaller",
             )
         epochs = int(given.get("num_epochs", defaults["num_epochs"]))
-        settings |= {"minibatch_size": minibatch, "num_epochs": epochs}
-        return {
-            "train_batch_size": batch,
-            "minibatch_size": minibatch,
-            "num_epochs": epochs,
-            "replay_capacity": None,
-            "rollout_fragment_length": -(-batch // n_envs) if fragment == "auto" else int(fragment),
-            "updates_per_round": 0,
-            "settings": settings,
-        }
+        fragment = -(-batch // n_envs) if fragment == "auto" else int(fragment)
+        return _from_rollouts(batch, minibatch, epochs, fragment, settings)
     replay = dict(given.get("replay_buffer_config") or {})
     capacity = int(replay.get("capacity", defaults["capacity"]))
     n_step = given.get("n_step", defaults["n_step"])
@@ -474,3 +460,19 @@ def _policy(run: Run, native: bool, said: list[str]) -> PolicySpec:
         policy = policy.model_copy(update={"kwargs": policy.kwargs | {"net_arch": list(hiddens)}})
         said.append(f"networks are SB3's {policy.name} with layers of {list(hiddens)}, actor and critic separate")
     return policy
+
+
+# RLlib's words beside SB3's: a run may be written in either.
+VOCABULARY = Vocabulary(
+    names={name: ("hyperparams", name) for name in RLLIB_KEYS},
+    moved={("hyperparams", "num_timesteps"): ("total_timesteps",), ("hyperparams", "seed"): ("seed",)},
+    hyperparams=RLLIB_KEYS,
+    sizes=SB3.sizes | {
+        "num_envs_per_env_runner", "train_batch_size", "train_batch_size_per_learner", "minibatch_size", "num_epochs",
+        "num_sgd_iter", "n_step",
+    },
+    counts={**SB3.counts, "num_env_runners": 0, "num_learners": 0, "evaluation_num_env_runners": 0},
+    free=SB3.free | {
+        "rollout_fragment_length", "replay_buffer_config", "batch_mode", "framework", "fcnet_hiddens", "epsilon",
+    },
+)  # fmt: skip

@@ -1,24 +1,27 @@
-"""What became of env runners that died: heard from RLlib's log, explained from what Ray itself says meanwhile.
+"""RLlib's actors: whether a cluster has room for them, asked before any is started, and why they died.
 
-RLlib says at once that a runner does not answer, seldom why. That Ray's memory monitor killed a worker is in Ray's
-table of workers, with the words of the monitor; other reasons come seconds later, from the node's own service, to the
-standard error of the training process, or a node is gone. So the death is told when it happens, and the reason with it,
-or when the runner is back.
+Ray itself would wait for room without an end. RLlib says at once that a runner does not answer, seldom why. That Ray's
+memory monitor killed a worker is in Ray's table of workers, with the words of the monitor; or a node is gone, which Ray
+notices seconds later. So the death is told when it happens, and the reason with it, or when the runner is back.
 """
 
 import logging
+import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass
 
 from ray._private import state
 from ray.core.generated.common_pb2 import NODE_OUT_OF_MEMORY  # type: ignore[attr-defined]  # made at import
 from ray.core.generated.gcs_pb2 import WorkerTableData  # type: ignore[attr-defined]
 
+from legroom.backends.rllib.translation import RllibPlan
 from legroom.cluster.session import ray_nodes
+from legroom.errors import BadInput
 from legroom.explaining.explain import explain
+from legroom.units import format_size
 
 ACTOR_MANAGER = "ray.rllib.utils.actor_manager"
 _GONE = re.compile(r"taking actor (\d+) out of service")
@@ -31,7 +34,58 @@ _RAISED = re.compile(r"^Ray error \((?:.{0,40}ray::\w+\.|.*raised in its creatio
 _EXCEPTION = re.compile(r"^(?:[a-z_]\w*\.)*([A-Z]\w*: .+?)\)?(?:, taking actor \d+ out of service\.)?$", re.MULTILINE)
 _USED = re.compile(r"was ([\d.]+ ?[KMGT]?B) used / ([\d.]+ ?[KMGT]?B) limit")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-LONGEST_LOG = 1 << 20  # bytes of it that are looked at
+
+
+@dataclass(frozen=True)
+class Room:
+    """What one node has for actors."""
+
+    cpus: float
+    memory_nbytes: int
+    gpus: float = 0
+
+    def holds(self, cpus: float, nbytes: int | None, gpus: float = 0) -> int:
+        """Return how many such actors the node could hold."""
+        shares = [self.cpus / cpus if cpus else None, self.memory_nbytes / nbytes if nbytes else None]
+        shares.append(self.gpus / gpus if gpus else None)
+        return int(min((share for share in shares if share is not None), default=10**6))
+
+
+def local_cpus(plan: RllibPlan) -> int:
+    """Return how many CPUs a Ray of our own should say it has: actors on one machine share its cores anyway."""
+    asked = plan.runners * plan.cpus_per_runner + plan.learners * plan.cpus_per_learner
+    return max(os.cpu_count() or 1, int(-(-asked // 1)) + 1)
+
+
+def rooms_of_cluster() -> list[Room]:
+    """Return what the living nodes of the connected cluster have in all."""
+    nodes = [node["Resources"] for node in ray_nodes() if node["Alive"]]
+    return [Room(n.get("CPU", 0.0), int(n.get("memory", 0)), n.get("GPU", 0.0)) for n in nodes]
+
+
+def refuse_what_cannot_be_placed(plan: RllibPlan, rooms: Sequence[Room]) -> None:
+    """Refuse a plan whose actors the cluster could not hold even when nothing else runs on it.
+
+    Raises:
+        BadInput: with what one actor needs and what there is.
+    """
+    for what, count, cpus, nbytes, gpus in (
+        ("env runner", plan.runners, plan.cpus_per_runner, plan.runner_nbytes, 0.0),
+        ("learner", plan.learners, plan.cpus_per_learner, plan.learner_nbytes, plan.gpus_per_learner),
+    ):
+        held = sum(room.holds(cpus, nbytes, gpus) for room in rooms)
+        if held >= count:
+            continue
+        needs = (
+            f"{cpus:g} CPU" + (f" and {format_size(nbytes)}" if nbytes else "") + (f" and {gpus:g} GPU" if gpus else "")
+        )
+        largest = max((room.memory_nbytes for room in rooms), default=0)
+        has = f"{sum(room.cpus for room in rooms):g} CPU, at most {format_size(largest)} on one"
+        raise BadInput(
+            f"the cluster has room for {held} of {count} {what}{'s' if count > 1 else ''} of {needs} each: "
+            f"{len(rooms)} node{'s' if len(rooms) != 1 else ''} with {has}",
+            hint=f"fewer of them (num_{what.replace(' ', '_')}s), or a larger cluster",
+        )
 
 
 class RunnerRaised(Exception):
@@ -45,17 +99,12 @@ class RunnerRaised(Exception):
 
 
 class DeathNotices(logging.Handler):
-    """Hears RLlib take a runner out of service and put it back, and says both in one line each.
+    """Hears RLlib take a runner out of service and put it back, and says both in one line each."""
 
-    Args:
-        say: told the lines.
-        log: where this process's standard error goes, and with it what Ray's services say.
-    """
-
-    def __init__(self, say: Callable[[str], None], log: Path) -> None:
+    def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
-        self._say, self._log = say, log
-        self._since: dict[str, tuple[float, int]] = {}  # when a runner died, and where the log was then
+        self._say = say
+        self._since: dict[str, float] = {}  # when a runner died
         self._nodes, self._looked_at_s = _living_nodes(), time.time()
         self.raised: RunnerRaised | None = None
         logging.getLogger(ACTOR_MANAGER).addHandler(self)
@@ -65,13 +114,12 @@ class DeathNotices(logging.Handler):
         if _RAISED.search(text):
             self.raised = self.raised or RunnerRaised(text)
         elif (gone := _GONE.search(text)) is not None and gone[1] not in self._since:
-            self._since[gone[1]] = (time.monotonic(), self._log_size())
+            self._since[gone[1]] = time.monotonic()
             why = self._killed_for_memory() or reason_of(text)
             self._say(f"env runner {gone[1]} does not answer ({why}): training continues without it")
         elif (back := _BACK.search(text)) is not None and back[1] in self._since:
-            died_at, offset = self._since.pop(back[1])
-            why = self._reason_since(offset)
-            self._say(f"env runner {back[1]} is back after {time.monotonic() - died_at:.0f} s{why}")
+            away_s = time.monotonic() - self._since.pop(back[1])
+            self._say(f"env runner {back[1]} is back after {away_s:.0f} s{self._why()}")
 
     @property
     def gone(self) -> int:
@@ -79,10 +127,8 @@ class DeathNotices(logging.Handler):
         return len(self._since)
 
     def why_gone(self) -> str:
-        """Return why runners that are not back died, as Ray's services told meanwhile; empty where they did not."""
-        if not self._since:
-            return ""
-        return self._reason_since(min(offset for _, offset in self._since.values()))
+        """Return why runners that are not back died, as Ray told meanwhile; empty where it did not."""
+        return self._why() if self._since else ""
 
     def close(self) -> None:
         logging.getLogger(ACTOR_MANAGER).removeHandler(self)
@@ -93,26 +139,12 @@ class DeathNotices(logging.Handler):
         told, self._looked_at_s = killed_for_memory(self._looked_at_s), time.time()
         return told
 
-    def _log_size(self) -> int:
-        with suppress(OSError):
-            return self._log.stat().st_size
-        return 0
-
-    def _reason_since(self, offset: int) -> str:
-        """Return what Ray's services have said since a death, as far as it is a reason."""
+    def _why(self) -> str:
+        """Return what Ray has said since a death, as far as it is a reason."""
         if killed := self._killed_for_memory():
             return f". {killed}"
-        text = ""
-        with suppress(OSError), self._log.open("rb") as file:
-            file.seek(offset)
-            text = file.read(LONGEST_LOG).decode(errors="replace")
-        explanation = explain(text)
-        if explanation.recognised and explanation.kind == "ray" and explanation.certain:
-            return f". {explanation.summary}"
         before, self._nodes = self._nodes, _living_nodes()
-        if self._nodes < before:
-            return f": its node is gone, {self._nodes} of {before} are left"
-        return ""
+        return f": its node is gone, {self._nodes} of {before} are left" if self._nodes < before else ""
 
 
 def killed_for_memory(since_s: float) -> str:

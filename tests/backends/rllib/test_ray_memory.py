@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 from bench.object_store import store_nbytes
-
-from legroom.cluster.node_memory import anonymous_nbytes, node_memory
+from bench.ray_measure import anonymous_nbytes, mapped_nbytes
 
 SMAPS = """\
 7f00-7f10 r-xp 00000000 08:01 11 /usr/lib/libtorch.so
@@ -30,9 +29,9 @@ def make_process(proc: Path, pid: int, *, torch: int, anon: int) -> None:
 def test_libraries_count_once_and_own_memory_every_time(tmp_path: Path) -> None:
     make_process(tmp_path, 1, torch=104, anon=1000)
     make_process(tmp_path, 2, torch=204, anon=2000)
-    found = node_memory([1, 2, 3], proc=tmp_path)  # 3 has ended
-    assert found.anon == 3000 * 1024
-    assert found.files == 200 * 1024  # of the process with the most; 4 kB of it were written to and are its own
+    assert sum(anonymous_nbytes(pid, proc=tmp_path) for pid in (1, 2, 3)) == 3000 * 1024  # 3 has ended
+    # of the process with the most; 4 kB of it were written to and are its own
+    assert mapped_nbytes([1, 2, 3], proc=tmp_path) == 200 * 1024
 
 
 def test_the_object_store_counts_the_pages_that_exist() -> None:
@@ -47,7 +46,3 @@ def test_the_object_store_counts_the_pages_that_exist() -> None:
         assert store_nbytes(os.getpid()) - before >= 8 << 20
     finally:
         os.close(descriptor)
-
-
-def test_a_process_that_ended_holds_nothing(tmp_path: Path) -> None:
-    assert anonymous_nbytes(7, proc=tmp_path) == 0

@@ -1,28 +1,33 @@
-"""Ask XLA what a lowered program needs on a card: the parent of `xla_program_child`; imports no jax.
+"""XLA asked what a lowered program needs on a card; what it said is kept by program, card and versions.
 
-What was said is kept by program, card and versions. The program that is asked about comes from any interpreter; the
-extra `xla-gpu` has to be in ours.
+The program that is asked about comes from any interpreter; the extra `xla-gpu` has to be in ours. XLA has written its
+buffer assignment before it generates code, which takes most of a compilation's time: the child ends right there.
 """
 
 import hashlib
-import json
-import os
 import re
-import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from legroom.device.xla_target import ENVIRONMENT, EXTRA, PACKAGES, PLUGIN, plugin_missing, target_text
 from legroom.errors import BadInput, MissingExtra
 from legroom.installing import install_command
 from legroom.machine.cache import cache_folder, read_json, write_json
-from legroom.machine.child_process import how_it_ended, run_child
+from legroom.machine.child_process import answer_task, ask_child
 from legroom.machine.gpu_table import KnownGpu
-from legroom.machine.temporary_folder import temporary_folder
 from legroom.machine.versions import is_installed, read_versions
+from legroom.xla.buffers import held_lines, read_allocations
+from legroom.xla.target import (
+    ENVIRONMENT,
+    EXTRA,
+    FLAGS,
+    PACKAGES,
+    PLUGIN,
+    add_flags,
+    plugin_missing,
+    target_text,
+)
 
-CHILD = "legroom.device.xla_program_child"
 TIMEOUT_S = 1800.0
 VERSION = 2
 _FATAL = re.compile(r"^F\d{4} [\d:.]+ +\d+ (.*)$", re.MULTILINE)  # what XLA writes before it ends the process
@@ -76,23 +81,59 @@ def plan_program(program: Path, card: KnownGpu) -> ProgramPlan:
 
 def _asked(program: Path, target: str) -> dict[str, Any]:
     """Return the answer of a child for a card, or for the CPU where the target is empty; `error` where it has none."""
-    with temporary_folder("compile") as folder:
-        task_file, answer_file, log_file = (folder / each for each in ("task.json", "answer.json", "log"))
-        task = {"program": str(program), "target": target, "answer": str(answer_file), "folder": str(folder)}
-        task_file.write_text(json.dumps(task))
-        environment = {
-            **os.environ, **ENVIRONMENT, "JAX_ENABLE_COMPILATION_CACHE": "0", "TF_CPP_MIN_LOG_LEVEL": "3",
-        }  # fmt: skip
-        code = run_child(CHILD, sys.path, task_file, log_file, timeout_s=TIMEOUT_S, environment=environment)
-        answer = read_json(answer_file)
-        if isinstance(answer, dict):
-            return answer
-        if fatal := _FATAL.search(log_file.read_text(errors="replace")):
-            return {"error": fatal[1][:500]}
-        how = f"after {TIMEOUT_S:g} s" if code is None else how_it_ended(code, log_file)
-        return {"error": f"no answer {how}"}
+    task = {"program": str(program), "target": target}
+    found = ask_child("legroom.xla.programs", task, kind="compile", timeout_s=TIMEOUT_S, environment=ENVIRONMENT)
+    if found.data is not None:
+        return found.data
+    fatal = _FATAL.search(found.log)
+    return {"error": fatal[1][:500] if fatal else f"no answer {found.how}"}
 
 
 def _plan(answer: dict[str, Any]) -> ProgramPlan:
     held = {kind: [(int(each[0]), tuple(each[1])) for each in rows] for kind, rows in answer["held"].items()}
     return ProgramPlan(**{**answer, "held": held})
+
+
+def main() -> None:
+    """Do what the task file says, and write the answer."""
+    answer_task(lambda task, _: _answer(task))
+
+
+def _answer(task: dict[str, Any]) -> dict[str, Any]:
+    dump = Path(task["folder"], "dump")
+    add_flags(FLAGS, f"--xla_dump_to={dump}")  # which XLA reads when jax is imported
+    try:
+        return _planned(Path(task["program"]).read_bytes(), task["target"], dump)
+    except Exception as error:  # of XLA, whatever it is: its words are the answer
+        return {"error": f"{type(error).__name__}: {error}".splitlines()[0][:500]}
+
+
+def _planned(program: bytes, target: str, dump: Path) -> dict[str, Any]:
+    """Return XLA's plan for the card, or for the CPU where the target is empty."""
+    import jax
+    from jax._src import compiler
+    from jax._src.interpreters import mlir
+    from jax._src.lib import _jax
+    from jax._src.lib.mlir import ir
+
+    from legroom.xla.devices import ASSIGNMENT, assignment_file, card_sharding
+
+    device: Any = next(iter(card_sharding(target).device_set)) if target else jax.devices("cpu")[0]
+    with mlir.make_ir_context():
+        module = ir.Module.parse(_readable(program, _jax))
+        options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
+        devices: Any = _jax.DeviceList((device,))
+
+        def compile_it() -> None:
+            compiler.backend_compile_and_load(device.client, module, devices, options, [])
+
+        written = assignment_file(compile_it, "", dump)
+        assignment, optimised = written.read_text(), Path(str(written).replace(ASSIGNMENT, ".txt"))
+        return {**read_allocations(assignment), "held": held_lines(assignment, optimised.read_text())}
+
+
+def _readable(program: bytes, library: Any) -> Any:
+    try:
+        return library.mlir.deserialize_portable_artifact(program)
+    except Exception:  # as the program's own jaxlib wrote it
+        return program

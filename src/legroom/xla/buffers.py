@@ -1,18 +1,27 @@
-"""Which lines of a program's source hold its temporaries when they are fullest, as far as XLA's metadata tells.
+"""XLA's buffer assignment, read: what each allocation of a compiled program is for, and which source lines hold it.
+
+Asked to (`xla_dump_to`), XLA writes it once it has optimised and scheduled a program and before it generates code:
+every buffer with its shape, the allocation it is in, and from which to which instruction it lives.
 
 A program that the guest lowered (`hollow/jax_places.py`) has numbers in place of files and lines. XLA keeps them in
 its optimisations: each instruction of the optimised module names a stack of frames, which is longer where functions
 were inlined. A fusion's frames are those of what it returns. The state of a loop has the frames of what it began with.
 
-Mirrors the text of `HloModule::ToString` as of jaxlib 0.9, which writes the number of a frame's parent one too high.
+Mirrors the text of `BufferAssignment::ToString`, `HloLiveRange::ToString` and `HloModule::ToString` as of jaxlib 0.9;
+the last writes the number of a frame's parent one too high.
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from legroom.device.xla_buffers import Region, XlaBuffer, read_buffers, regions
+_ALLOCATION = re.compile(r"^allocation (\d+): size (\d+),? ?(.*)$")
+_VALUE = re.compile(r"^ value: <\d+ (\S+?)(\{[\d,]*\})?(?: \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\): (.*)$")
+_RANGE = re.compile(r"^    (\S+?)(\{[\d,]*\}):(\d+)-(\d+)$")
+_KINDS = {
+    "preallocated-temp": "temporaries", "parameter": "arguments", "maybe-live-out": "results", "constant": "constants",
+}  # fmt: skip
 
 MOST_HELD = 120  # rows of each kind; a document lists 300
 _FILE_LOCATION = re.compile(r"^(\d+) \{file_name_id=\d+ .*?\bline=(\d+)")
@@ -24,7 +33,100 @@ _CALLS = re.compile(r"\bcalls=%?([^\s,)]+)")
 _OPERATION = re.compile(r"(?:^|\s)([a-z][\w-]*)\(([^()]*)\)")
 PASSING_ON = ("bitcast", "copy", "transpose", "reshape", "get-tuple-element", "copy-start", "copy-done")
 
+MOST_PASSED_ON = 8
 Frames = tuple[int, ...]  # numbers of locations, the innermost first
+
+
+@dataclass(frozen=True)
+class XlaBuffer:
+    """One logical buffer.
+
+    Args:
+        instruction, index: what computes it, and which part of its result it is: `{}` for all of it.
+        first, last: instructions between which it lives, by their place in the schedule.
+    """
+
+    instruction: str
+    index: str
+    allocation: int
+    offset: int
+    size: int
+    first: int
+    last: int
+    shape: str
+
+
+@dataclass(frozen=True)
+class Region:
+    """Buffers that take turns at the same bytes: a loop's state before, in and after it; oldest first.
+
+    XLA counts an instruction's operands and its result as live together; where both are the same bytes, they are one.
+    """
+
+    buffers: tuple[XlaBuffer, ...]
+    last: int
+
+    @property
+    def first(self) -> int:
+        return self.buffers[0].first
+
+    @property
+    def size(self) -> int:
+        return self.buffers[0].size
+
+
+def read_allocations(text: str) -> dict[str, int]:
+    """Return the bytes of arguments, results (without those in an argument's place), temporaries and constants."""
+    found = dict.fromkeys(("arguments", "results", "temporaries", "constants"), 0)
+    for line in text.splitlines():
+        if (match := _ALLOCATION.match(line)) and (kind := _kind(match[3])):
+            found[kind] += int(match[2])
+    return found
+
+
+def _kind(words: str) -> str:
+    if "thread-local" in words:
+        return ""
+    return next((kind for word, kind in _KINDS.items() if word in words), "")
+
+
+def read_buffers(text: str, kind: str = "temporaries") -> list[XlaBuffer]:
+    """Return the buffers of allocations of a kind: results are live out of the program, and no temporaries."""
+    ranges: dict[tuple[str, str], tuple[int, int]] = {}
+    found: list[tuple[str, str, int, int, int, str]] = []
+    allocation: int | None = None
+    for line in text.splitlines():
+        if match := _ALLOCATION.match(line):
+            allocation = int(match[1]) if _kind(match[3]) == kind else None
+        elif allocation is not None and (match := _VALUE.match(line)):
+            found.append((match[1], match[2] or "{}", allocation, int(match[4]), int(match[3]), match[5]))
+        elif match := _RANGE.match(line):
+            ranges[match[1], match[2]] = int(match[3]), int(match[4])
+        elif not line:
+            allocation = None
+    return [
+        XlaBuffer(name, index, number, offset, size, *ranges[name, index], shape)
+        for name, index, number, offset, size, shape in found
+        if (name, index) in ranges
+    ]
+
+
+def regions(buffers: Iterable[XlaBuffer]) -> Iterator[Region]:
+    """Yield the buffers, those made one that follow on each other at the same bytes."""
+    same: dict[tuple[int, int, int], list[XlaBuffer]] = defaultdict(list)
+    for buffer in buffers:
+        same[buffer.allocation, buffer.offset, buffer.size].append(buffer)
+    for each in same.values():
+        each.sort(key=lambda buffer: buffer.first)
+        current, last = [each[0]], each[0].last
+        for buffer in each[1:]:
+            if buffer.first <= last + 1:
+                current.append(buffer)
+                last = max(last, buffer.last)
+            else:
+                yield Region(tuple(current), last)
+                current, last = [buffer], buffer.last
+        yield Region(tuple(current), last)
 
 
 def held_lines(assignment: str, module: str) -> dict[str, list[tuple[int, Frames]]]:
@@ -148,18 +250,13 @@ class OptimisedModule:
 
     def frames(self, name: str, index: str = "{}") -> Frames:
         """Return the numbers of the lines that an instruction comes from, innermost first; none where it has none."""
-        for _ in range(8):
-            each = self._instructions.get(name)
-            if each is None:
-                return ()
+        for each in self._passed_on(self._instructions.get(name)):
             part = index.strip("{}").partition(",")[0]
             if each.calls in self._computations and (own := self._fused(each.calls, int(part) if part else None)):
                 return own
             if each.frame:
                 return self._stack(each.frame)
-            if each.operation not in PASSING_ON or not each.operands:
-                return ()
-            name, index = each.operands[0], "{}"
+            index = "{}"
         return ()
 
     def _fused(self, computation: str, part: int | None) -> Frames:
@@ -168,15 +265,18 @@ class OptimisedModule:
         root = self._instructions.get(found.root)
         if root is not None and root.operation == "tuple" and part is not None and part < len(root.operands):
             root = self._instructions.get(root.operands[part])
-        for _ in range(8):
-            if root is None:
-                break
-            if root.frame:
-                return self._stack(root.frame)
-            if root.operation not in PASSING_ON or not root.operands:
-                break
-            root = self._instructions.get(root.operands[0])
-        return self._stack(found.frames[-1]) if found.frames else ()
+        frame = next((each.frame for each in self._passed_on(root) if each.frame), 0)
+        return self._stack(frame or found.frames[-1]) if frame or found.frames else ()
+
+    def _passed_on(self, each: _Instruction | None) -> Iterator[_Instruction]:
+        """Yield the instruction, and those whose result it passes on unchanged."""
+        for _ in range(MOST_PASSED_ON):
+            if each is None:
+                return
+            yield each
+            if each.operation not in PASSING_ON or not each.operands:
+                return
+            each = self._instructions.get(each.operands[0])
 
     def _stack(self, frame: int) -> Frames:
         found: list[int] = []

@@ -1,18 +1,20 @@
-"""`legroom machine`: what there is to run on."""
+"""`legroom machine`, `workloads` and `schema`: what there is, printed."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Annotated
 
-import typer
-
-from legroom.cli import options
+from legroom.backends.base import backend_names
+from legroom.cli.commands import MachineCommand, SchemaCommand, WorkloadsCommand
 from legroom.machine import probe
 from legroom.machine.history import PastRun, band_scale, past_runs
 from legroom.model.machine import Machine
+from legroom.model.run import Run
+from legroom.named_runs import workloads as all_workloads
+from legroom.reading import read_all
 from legroom.rendering.console import document, say
 from legroom.rendering.document import Part, Table, verdict
 from legroom.units import format_size
@@ -20,31 +22,18 @@ from legroom.units import format_size
 KEYS = ("ram", "limit", "limit_origin", "job", "available", "swap", "shm", "cores")
 
 
-def run(
-    json: options.Json = False,
-    history: Annotated[
-        bool,
-        typer.Option("--history", help="List past trainings on this machine: predicted, measured, effect on bands."),
-    ] = False,
-) -> None:
-    """Show this machine's RAM, container limit, swap, shared memory, GPUs and library versions.
-
-    \b
-    legroom machine
-    legroom machine --history
-    legroom machine --json
-    """
-    if history:
+def machine(asked: MachineCommand) -> None:
+    if asked.history:
         runs = past_runs()
-        say(_history_document(runs) if json else _history(runs))
+        say(_history_document(runs) if asked.json else _history(runs))
         return
-    machine = probe()
-    known = {key: getattr(machine, key) for key in KEYS}
-    gpus = [{"name": g.name, "total": g.total, "free": g.free} for g in machine.gpus]
-    say(document({**known, "gpus": gpus, "versions": machine.versions}) if json else _text(machine))
+    found = probe()
+    known = {key: getattr(found, key) for key in KEYS}
+    gpus = [{"name": g.name, "total": g.total, "free": g.free} for g in found.gpus]
+    say(document({**known, "gpus": gpus, "versions": found.versions}) if asked.json else _machine(found))
 
 
-def _text(machine: Machine) -> Iterator[Part]:
+def _machine(machine: Machine) -> Iterator[Part]:
     cards = ", ".join(gpu.name for gpu in machine.gpus) or "no GPU"
     yield verdict(f"{format_size(machine.available)} of RAM available, {machine.cores} cores, {cards}", "bold")
     memory = Table(["", "", ""], "lrw")
@@ -92,3 +81,28 @@ def _history_document(runs: Sequence[PastRun]) -> str:
 
 def _by_way(runs: Sequence[PastRun]) -> dict[str, list[PastRun]]:
     return {way: [run for run in runs if run.way == way] for way in dict.fromkeys(run.way for run in runs)}
+
+
+def workloads(asked: WorkloadsCommand) -> None:
+    runs = [one for workload in all_workloads() for one in read_all(workload.name)]
+    rows = [{"name": r.name, "description": r.description, "recommended_for": r.recommended_for} for r in runs]
+    say(document({"runs": rows}) if asked.json else _workloads(runs))
+
+
+def _workloads(runs: Sequence[Run]) -> Iterator[Part]:
+    count = len({run.name.partition(":")[0] for run in runs})
+    yield verdict(f"{len(runs)} named runs of {count} workloads", "bold")
+    yield "try: legroom predict mine:full"
+    yield ""
+    table = Table(["run", "what it is; what it is for"], "lw")
+    for run in runs:
+        table.add(run.name, f"{run.description}; for {run.recommended_for}")
+    yield table
+
+
+def schema(asked: SchemaCommand) -> None:
+    of_run = Run.model_json_schema()
+    properties = of_run["properties"]
+    properties.pop("source")
+    properties["backend"] = dict(sorted({**properties["backend"], "enum": list(backend_names())}.items()))
+    say(json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **of_run}, indent=2))

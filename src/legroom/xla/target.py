@@ -8,6 +8,7 @@ Where a program would need more than the card has, XLA computes some results twi
 the program as it is, so the card is described with more memory than any program needs.
 """
 
+import os
 from dataclasses import dataclass
 
 from legroom.errors import BadInput
@@ -23,7 +24,11 @@ UNBOUNDED = 1 << 50
 # What a process needs that compiles for a card without having one: jax asks the plugin for CUDA's libraries, and XLA
 # would time kernels on the card to choose between them.
 FLAGS = "--xla_gpu_autotune_level=0"
-ENVIRONMENT = {"JAX_PLATFORMS": "cpu", "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1"}
+# Nothing of a card's memory is taken where there is one, and the answer is the same everywhere.
+ENVIRONMENT = {
+    "JAX_PLATFORMS": "cpu", "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "JAX_ENABLE_COMPILATION_CACHE": "0",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,11 @@ def target_text(card: KnownGpu) -> str:
 platform_name: "CUDA" dnn_version_info {{ major: 9 minor: 8 }} runtime_version {{ major: 12 minor: 9 patch: 0 }}
 device_description_str: "NVIDIA {card.name}"
 """
+
+
+def add_flags(*flags: str) -> None:
+    """Add to XLA's flags, which it reads when jax is imported."""
+    os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags])
 
 
 def plugin_missing() -> str:

@@ -1,0 +1,1 @@
+"""XLA's compiler asked about a GPU that is not there."""
