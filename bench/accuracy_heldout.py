@@ -43,7 +43,7 @@ from bench.accuracy_third_scripts import SCRIPTS as THIRD_SCRIPTS
 from bench.accuracy_third_scripts import TRAINED as THIRD_TRAINED
 from bench.peak_sampler import PeakSampler, alone
 from bench.results import write_section
-from legroom.machine.patience import patiently
+from legroom.machine.child_process import patiently
 from legroom.machine.tree import TreeMemory
 
 MB = 1e6

@@ -27,9 +27,7 @@ from importlib import import_module
 from typing import Any
 
 from bench.results import write_section
-from legroom.profiling.ask_child import ask_child
-from legroom.profiling.loading import env_task, find_run
-from legroom.profiling.profile_env import profile
+from legroom.watching.profile import ask_profile, env_task, find_run, profile
 
 COMMAND = "python -m bench.leaks"
 COLUMNS = ["figure", "required", "measured", "detail", "verdict"]
@@ -57,7 +55,7 @@ sys.path[:] = task["path"]
 if kind == "from the program's start":
     tracemalloc.start()
 from legroom.environments.env_make import build
-from legroom.profiling.stepping import Stepper
+from legroom.watching.measuring import Stepper
 from legroom.machine.tree import process_memory
 if kind == "from the env's":
     tracemalloc.start()
@@ -98,7 +96,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _measure(env: str, frames: int, seed: int) -> dict[str, Any]:
     task = env_task(find_run(env)) | {"kwargs": {"seed": seed}}
-    return ask_child(
+    return ask_profile(
         "leak", task, timeout_s=300, frames=frames, snapshot_interval=100, time_limit_s=60.0, seed=1_000 + seed
     )
 
@@ -118,7 +116,7 @@ def _found(runs: int) -> Iterator[list[str]]:
         ("64 B/step in C and NumPy memory", ("CLeak", "NumpyLeak"), 20_000, 45),
     ):
         told = [one for env in envs for one in _all(env, frames, runs // len(envs))]
-        found = [one for one in told if one["verdict"]["verdict"] == "leak" and one["decided_at"] <= frames]
+        found = [one for one in told if one["verdict"] == "leak" and one["decided_at"] <= frames]
         rates = [one["verdict"]["rate"] for one in found] or [0.0]
         detail = f"in {frames:,} steps each; {min(rates):.1f} to {max(rates):.1f} B/step told"
         wanted = f"≥ {least * runs // 50} of {runs}"

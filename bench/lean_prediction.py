@@ -25,9 +25,8 @@ from bench import lean_envs
 from bench.results import write_section
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.base_figures import BaseFigures
+from legroom.backends.sb3.bill.buffers import replay_items, rollout_items
 from legroom.backends.sb3.bill.lean import storage_price
-from legroom.backends.sb3.bill.replay import replay_items
-from legroom.backends.sb3.bill.rollout import rollout_items
 from legroom.backends.sb3.stored import batch_samples, env_task
 from legroom.environments.env_look import look_at_env
 from legroom.model.evidence import Evidence

@@ -54,7 +54,7 @@ def measure(run: Run) -> dict[str, int]:
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
-        from legroom.backends.sb3.measured_updates import measure_updates
+        from legroom.backends.sb3.evidence_child import measure_updates
 
         try:
             net, made = estimate_net(run, "cpu"), measure_updates(run, [pass_samples(run)])[-1]

@@ -30,8 +30,8 @@ ROOMS = (
     "hollow", "installing", "errors", "units", "orphan", "extras", "backends.default", "model",
     "plugins", "named_runs", "backends.base",
     "machine", "trackers", "sharing", "device", "xla", "storing", "cluster", "environments",
-    "reading", "growth", "scheduling", "predicting", "fitting", "checking", "explaining", "training",
-    "watching", "profiling", "testing", "sweeping",
+    "reading", "scheduling", "predicting", "fitting", "checking", "explaining", "watching", "training",
+    "testing", "sweeping",
     "backends.sb3", "backends.brax", "backends.rllib", "backends.program", "backends.exports",
     "api", "optuna", "torchrl", "tianshou", "extend", "rendering", "serving", "cli", "__main__",
 )  # fmt: skip
@@ -64,7 +64,8 @@ WORDS = re.compile(
 MODULE = re.compile(r"legroom(?:\.\w+)+")
 # Lines of Python, docstrings included; the rooms of backends apart. They only fall.
 CEILINGS = {
-    "backends.sb3": 14_100,
+    "watching": 3_580,
+    "backends.sb3": 13_909,
     "hollow": 10_468,
     "reading": 7_181,
     "backends.program": 5_261,
@@ -74,16 +75,14 @@ CEILINGS = {
     "model": 4_050,
     "cli": 3_447,
     "checking": 2_900,
-    "sharing": 2_797,
+    "sharing": 2_720,
     "storing": 2_640,
     "backends.rllib": 2_595,
     "serving": 1_979,
-    "profiling": 1_923,
     "environments": 1_906,
     "machine": 1_844,
     "explaining": 1_572,
-    "watching": 1_537,
-    "top level": 1_524,
+    "top level": 1_523,
     "fitting": 1_301,
     "xla": 657,
     "device": 657,
@@ -92,7 +91,6 @@ CEILINGS = {
     "files": 571,
     "backends": 553,
     "cluster": 541,
-    "growth": 511,
     "scheduling": 189,
     "class names twice": 42,
 }

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from legroom.backends.exports import rehearse as rehearse
     from legroom.device.survive import survive as survive
     from legroom.machine import probe as probe
-    from legroom.profiling.profile_env import profile as profile
     from legroom.sharing.shared import share as share
     from legroom.storing.array import LeanArray as LeanArray
+    from legroom.watching.profile import profile as profile
 
 __version__ = "0.2.0"
 
@@ -62,7 +62,7 @@ EXPORTS = BACKENDS_EXPORTS | {
     "predict": "legroom.api",
     "predict_model": "legroom.api",
     "probe": "legroom.machine",
-    "profile": "legroom.profiling.profile_env",
+    "profile": "legroom.watching.profile",
     "read": "legroom.api",
     "share": "legroom.sharing.shared",
     "survive": "legroom.device.survive",

@@ -8,6 +8,8 @@ of legroom, which `make lint` checks. Importing this module imports nothing heav
 environment raises them in its worker process, and all else on first use.
 """
 
+# ruff: noqa: F401  (type checkers read these imports)
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -42,41 +44,28 @@ if TYPE_CHECKING:
     from legroom.reading.yamls import Key, Lines, parse_yaml
     from legroom.sharing.shared import share, shares
 
-__all__ = [
-    "EXIT_BAD_INPUT", "EXIT_GOOD", "Algorithm", "Backend", "BackendChecker", "BackendFitter",
-    "BackendPredictor", "BackendReader", "BackendTrainer", "BadInput", "BoxSpace", "DiscreteSpace", "Evaluation",
-    "Evidence", "Extractor", "Finding", "Footprint", "Found", "Growth", "Item", "Key", "Knob", "KnownSpaces", "Learned",
-    "Learner", "LegroomError", "Lines", "Loop", "MissingExtra", "Net", "Phase", "Place", "Recomputed", "Rule", "Run",
-    "SavedState",
-    "Spaces", "State", "Status", "TrainTask", "Workload", "WorkloadOption", "algorithm_of", "cache_folder",
-    "convolutions", "footprint_of", "hyper", "lazy_exports", "linear", "mlp", "parse_yaml", "read_text", "share",
-    "shares", "spaces_of", "with_settings",
-]  # fmt: skip
-
-_LAZY = {
-    **dict.fromkeys(("Backend", "BackendChecker", "BackendFitter", "BackendPredictor"), "legroom.backends.base"),
-    **dict.fromkeys(("BackendReader", "BackendTrainer", "algorithm_of", "hyper"), "legroom.backends.base"),
-    "with_settings": "legroom.fitting.changes",
-    "cache_folder": "legroom.machine.cache",
-    "Algorithm": "legroom.model.facts",
-    "Evidence": "legroom.model.evidence",
-    "spaces_of": "legroom.model.facts",
-    "Finding": "legroom.model.footprint",
-    **dict.fromkeys(("Footprint", "Item", "Phase", "Place"), "legroom.model.footprint"),
-    **dict.fromkeys(("Growth", "Knob"), "legroom.model.plan"),
-    **dict.fromkeys(("Net", "Recomputed", "convolutions", "linear", "mlp"), "legroom.model.workload"),
-    **dict.fromkeys(
-        ("Evaluation", "Learned", "Learner", "Loop", "SavedState", "State", "Status"), "legroom.model.learner"
-    ),
-    **dict.fromkeys(("Found", "Rule"), "legroom.model.rule"),
-    **dict.fromkeys(("Run", "Spaces"), "legroom.model.run"),
-    **dict.fromkeys(("BoxSpace", "DiscreteSpace", "KnownSpaces"), "legroom.model.spaces"),
-    **dict.fromkeys(("Extractor", "Workload", "WorkloadOption"), "legroom.model.workload"),
-    "TrainTask": "legroom.model.learner",
-    "footprint_of": "legroom.predicting.predict",
-    "read_text": "legroom.reading.user_files",
-    **dict.fromkeys(("Key", "Lines", "parse_yaml"), "legroom.reading.yamls"),
-    **dict.fromkeys(("share", "shares"), "legroom.sharing.shared"),
+# The public names that are not imported above, and where they are. Type checkers read the imports.
+_MODULES = {
+    "legroom.backends.base": "Backend BackendChecker BackendFitter BackendPredictor BackendReader BackendTrainer"
+    " algorithm_of hyper",
+    "legroom.fitting.changes": "with_settings",
+    "legroom.machine.cache": "cache_folder",
+    "legroom.model.evidence": "Evidence",
+    "legroom.model.facts": "Algorithm spaces_of",
+    "legroom.model.footprint": "Finding Footprint Item Phase Place",
+    "legroom.model.learner": "Evaluation Learned Learner Loop SavedState State Status TrainTask",
+    "legroom.model.plan": "Growth Knob",
+    "legroom.model.rule": "Found Rule",
+    "legroom.model.run": "Run Spaces",
+    "legroom.model.spaces": "BoxSpace DiscreteSpace KnownSpaces",
+    "legroom.model.workload": "Extractor Net Recomputed Workload WorkloadOption convolutions linear mlp",
+    "legroom.predicting.predict": "footprint_of",
+    "legroom.reading.user_files": "read_text",
+    "legroom.reading.yamls": "Key Lines parse_yaml",
+    "legroom.sharing.shared": "share shares",
 }
+_LAZY = {name: module for module, names in _MODULES.items() for name in names.split()}
+_AT_ONCE = ["EXIT_BAD_INPUT", "EXIT_GOOD", "BadInput", "LegroomError", "MissingExtra", "lazy_exports"]
+__all__ = sorted([*_AT_ONCE, *_LAZY])
 if not TYPE_CHECKING:  # a checker would take any name for one of ours
     __getattr__ = lazy_exports(__name__, _LAZY)

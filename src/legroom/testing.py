@@ -8,14 +8,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 from legroom.model.trace import Leak, LeakLine
-from legroom.profiling.loading import name_env
-from legroom.profiling.profile_env import SEED, as_leak, profile
 from legroom.units import format_size
+from legroom.watching.profile import SEED, as_leak, name_env, profile
 
 FRAMES = 5_000
 TRACKED_STEPS, WARM_UP_STEPS = 2_000, 500
@@ -50,22 +49,22 @@ def assert_no_leak(env: Any, frames: int = FRAMES, *, time_limit_s: float = 60.0
 
 def _measure_here(env: Any, frames: int, time_limit_s: float, seed: int) -> tuple[int, Leak]:
     """Return steps taken and verdict for an environment that lives in this process."""
-    measuring = import_module("legroom.profiling.measuring")
-    tracking = import_module("legroom.profiling.tracking")
+    measuring = import_module("legroom.watching.measuring")
+    leak_lines = import_module("legroom.watching.leak_lines")
     made = not hasattr(env, "step") or isinstance(env, type)
     live = env() if made else env
     try:
         measured = measuring.measure(live, frames, time_limit_s=time_limit_s, seed=seed)
-        leak = as_leak(asdict(measured.verdict), measured.why)
+        leak = as_leak(measured)
         if leak.verdict == "leak":
             # tracemalloc: memray would need Python to have been started with another allocator
             warm_up, steps = min(WARM_UP_STEPS, frames), min(TRACKED_STEPS, frames)
-            lines = tracking.find_lines(live, {}, "", warm_up=warm_up, steps=steps, seed=seed, tool="tracemalloc")
+            lines = leak_lines.find_lines(live, {}, "", warm_up=warm_up, steps=steps, seed=seed, tool="tracemalloc")
             leak = replace(leak, lines=tuple(LeakLine(**line) for line in lines["lines"]), found_by=lines["found_by"])
     finally:
         if made:
             live.close()
-    return measured.steps, leak
+    return measured["steps"], leak
 
 
 def _message(name: str, steps: int, leak: Leak) -> str:

@@ -12,8 +12,8 @@ import pytest
 from bench.results import read_sections
 from tests.documents.asked import GIB, predicted, ran
 
-from legroom.growth.leak_verdict import judge
-from legroom.profiling.measuring import DROPPED_SHARE, FLOOR
+from legroom.watching.measuring import DROPPED_SHARE, FLOOR
+from legroom.watching.trend import judge
 from legroom_workloads.ninja import EnvironmentConfig, NinjaEnv, RenderConfig, create_environment
 from legroom_workloads.ninja.game import Game
 from legroom_workloads.ninja.generator import generate

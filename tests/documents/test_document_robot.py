@@ -8,7 +8,7 @@ import pytest
 from tests.documents.asked import GIB, MIB, bill, fitted, predicted, ran
 from tests.machine.test_gpu_meter import Driver
 
-from legroom.machine.gpu_meter import GpuMeter
+from legroom.machine.gpus import GpuMeter
 from legroom.reading import read
 
 FILES = {

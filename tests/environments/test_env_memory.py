@@ -6,7 +6,7 @@ from textwrap import dedent
 import pytest
 
 from legroom.backends.sb3.base_figures import BaseFigures
-from legroom.backends.sb3.bill.envs import envs_items, evaluation_items
+from legroom.backends.sb3.bill.processes import envs_items, evaluation_items
 from legroom.environments import env_look
 from legroom.model.evidence import EnvMemory, EnvTask, Evidence
 from legroom.model.footprint import Footprint, Known, Place
@@ -113,7 +113,7 @@ def test_an_environment_of_a_script_is_built_with_its_arguments_where_it_is_trus
     def no_child(*args: object) -> None:
         raise AssertionError("what was measured is kept")
 
-    monkeypatch.setattr(env_look, "_ask_child", no_child)
+    monkeypatch.setattr(env_look, "_asked", no_child)
     assert items(predict(run, mode="auto", trust=True, device="cpu"))["env.instance"] == found
 
 

@@ -13,8 +13,7 @@ from torch import nn
 
 import legroom
 from legroom.backends.sb3.base_figures import BaseFigures
-from legroom.backends.sb3.bill.replay import replay_items
-from legroom.backends.sb3.bill.rollout import rollout_items
+from legroom.backends.sb3.bill.buffers import replay_items, rollout_items
 from legroom.backends.sb3.stored import env_task
 from legroom.environments.env_look import look_at_env
 from legroom.model.evidence import Evidence

@@ -10,7 +10,6 @@ import pytest
 from bench.peak_sampler import PeakSampler
 
 from legroom.backends.sb3 import base_figures as base
-from legroom.machine import base_measure
 from legroom.machine.tree import descendants, process_memory, tree_memory
 from legroom.model.footprint import Known
 
@@ -94,7 +93,7 @@ def test_reading_imports_nothing_heavy():
 
 
 def test_the_real_child_gives_figures_of_the_right_size():
-    report = base_measure._read_child(base_measure._start_child(base.CHILD, "light"))
+    report = base._measure("light")
     assert report is not None
     assert 5_000_000 < report["light_worker"] < 80_000_000  # numpy and gymnasium, no torch
     assert 1_000_000 < report["light_forked"] < report["light_worker"] / 2

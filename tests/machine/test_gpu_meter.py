@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from legroom.machine.gpu_meter import GpuMeter
+from legroom.machine.gpus import GpuMeter
 from legroom.units import GIB
 
 

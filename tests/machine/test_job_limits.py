@@ -8,7 +8,7 @@ from tests.machine.test_machine import write_machine
 from legroom.cli.budgets import chosen_budget
 from legroom.cli.commands import LimitOptions
 from legroom.machine import probe
-from legroom.machine.job_limits import Job, read_job
+from legroom.machine.probing import Job, read_job
 from legroom.units import GIB, MIB
 
 

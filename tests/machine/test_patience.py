@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from legroom.machine import patience
-from legroom.machine.patience import call_after, patiently, queued_s
+from legroom.machine import child_process
+from legroom.machine.child_process import call_after, patiently, queued_s
 
 
 def test_a_process_that_sleeps_is_given_up_in_time() -> None:
@@ -21,7 +21,7 @@ def test_a_process_that_sleeps_is_given_up_in_time() -> None:
 
 
 def test_time_in_the_queue_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "queued_s", lambda pid="self": 10.0)
+    monkeypatch.setattr(child_process, "queued_s", lambda pid="self": 10.0)
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1)"]) as child:
         assert patiently(child, 4.0, child.wait) == 0
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:

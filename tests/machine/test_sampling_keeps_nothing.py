@@ -8,10 +8,9 @@ from typing import NoReturn
 
 import pytest
 
-from legroom.machine.cgroup import oom_kills, read_cgroup, read_left, read_pressure
+from legroom.machine.cgroup import oom_kills, read_cgroup, read_pressure
 from legroom.machine.tree import tree_memory
-from legroom.watching.allowance import Allowance
-from legroom.watching.sampling import TreeSampler
+from legroom.watching.sampling import Allowance, TreeSampler
 
 
 def test_no_name_of_a_file_is_interned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,4 +23,4 @@ def test_no_name_of_a_file_is_interned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "intern", interned)
     assert tree_memory(os.getpid()).pss > 0
     assert sampler.sample() is not None
-    read_cgroup(), read_left(pid=os.getpid()), read_pressure(), oom_kills()
+    read_cgroup(pid=os.getpid()), read_pressure(), oom_kills()

@@ -6,8 +6,7 @@ import yaml
 from tests.cli.in_process import legroom
 
 from legroom.model.footprint import Footprint, Item, Place
-from legroom.scheduling.requests import Request, System, measured_request, request_for
-from legroom.scheduling.snippets import granted, snippet
+from legroom.scheduling.requests import Request, System, granted, measured_request, request_for, snippet
 from legroom.units import GIB, MIB
 
 

@@ -12,7 +12,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
 import legroom
 from legroom.errors import BadInput
-from legroom.sharing.statistics import EpisodeStatistics
+from legroom.sharing.env_state import EpisodeStatistics
 
 QUICK = ("sys.exit", "raises", "wrong", "process")
 

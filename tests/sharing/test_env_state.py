@@ -16,8 +16,7 @@ from worker_envs import Scaled, Steered, Walk
 
 from legroom import LeanVecEnv
 from legroom.errors import BadInput
-from legroom.sharing.env_state import capture, obstacle, restore
-from legroom.sharing.statistics import EpisodeStatistics
+from legroom.sharing.env_state import EpisodeStatistics, capture, obstacle, restore
 
 CHAINS: dict[str, Callable[[], gym.Env]] = {
     "bare": Walk,

@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack,
 from worker_envs import InPlace, Walk, close_kindly
 
 from legroom import LeanReplayBuffer, LeanVecEnv, lean
-from legroom.sharing.failures import WorkerDied
+from legroom.sharing.messages import WorkerDied
 from legroom_workloads.mine.env import MineEnv
 
 SMALL = {"net_arch": [8]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -75,19 +75,6 @@ def cast(space: spaces.Space, observation: Any) -> Any:
     if isinstance(space, spaces.Tuple):
         return tuple(cast(part, each) for part, each in zip(space.spaces, observation, strict=True))
     return np.asarray(observation, dtype=space.dtype)
-
-
-@pytest.fixture
-def opened() -> Iterator[Callable[..., LeanVecEnv]]:
-    envs: list[LeanVecEnv] = []
-
-    def start(*arguments: Any, **keywords: Any) -> LeanVecEnv:
-        envs.append(LeanVecEnv(*arguments, **keywords))
-        return envs[-1]
-
-    yield start
-    for env in envs:
-        env.close()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in SPACES if kind != "text"])

@@ -15,7 +15,7 @@ import pytest
 import legroom
 from legroom.errors import BadInput
 from legroom.sharing import shared, shared_folder
-from legroom.sharing.shared_file import map_arrays
+from legroom.sharing.shared import map_arrays
 
 RECORD = np.dtype([("id", "<i4"), ("where", "<f4", (3,)), ("inner", [("größe", ">u2")])], align=True)
 
@@ -164,13 +164,9 @@ def test_threads_build_once_and_other_keys_do_not_wait() -> None:
 def test_a_damaged_file_is_built_again(monkeypatch: pytest.MonkeyPatch, own_run: Path) -> None:
     legroom.share("a", lambda: {"a": np.arange(100)})
     (file,) = own_run.glob("*.arrays")
-    for damage in (
-        b"",
-        b"legroom arrays 1\n{'a'",
-        b"something else\n",
-        b"legroom arrays 1\n{(\n",
-        file.read_bytes()[:200],
-    ):
+    whole = file.read_bytes()
+    broken = whole.replace(b"{", b"(", 1)
+    for damage in (b"", b"something else\n", b'["a"]\n', whole[:70], whole[:150], whole[:300], broken):
         file.write_bytes(damage)
         in_another_process(monkeypatch)
         assert legroom.share("a", lambda: {"a": np.arange(100)})["a"][-1] == 99

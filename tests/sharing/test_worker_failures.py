@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,50 +17,17 @@ import gymnasium as gym
 import numpy as np
 import psutil
 import pytest
-from worker_envs import Fragile, OwnError, Sleepy, Walk, close_kindly
+from worker_envs import Fragile, Global, OwnError, Sleepy, Walk, close_kindly, is_running, pids, wait_until
 
 from legroom import LeanVecEnv
 from legroom.errors import BadInput
-from legroom.machine.cgroup import oom_kills
-from legroom.sharing.failures import EnvFailed, WorkerDied
+from legroom.sharing.messages import EnvFailed, WorkerDied
 
 NOTHING = np.zeros(3, int)
 
 
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
-    end = time.monotonic() + timeout_s
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.02)
-    return condition()
-
-
-@pytest.fixture
-def opened() -> Iterator[Callable[..., LeanVecEnv]]:
-    envs: list[LeanVecEnv] = []
-
-    def start(*arguments: Any, **keywords: Any) -> LeanVecEnv:
-        envs.append(LeanVecEnv(*arguments, **keywords))
-        envs[-1].reset()
-        return envs[-1]
-
-    yield start
-    for env in envs:
-        env.close()
-
-
-def pids(env: LeanVecEnv) -> list[int]:
-    return [worker.pid for worker in env._crew.workers]
-
-
-def test_a_killed_worker_is_named_at_the_next_step(opened: Any) -> None:
-    env = opened([Walk] * 3)
+def test_a_killed_worker_is_named_at_the_next_step(begun: Any) -> None:
+    env = begun([Walk] * 3)
     victim = pids(env)[1]
     os.kill(victim, signal.SIGKILL)
     with pytest.raises(WorkerDied, match=rf"worker of env 1, pid {victim}, was killed by SIGKILL") as told:
@@ -73,8 +39,8 @@ def test_a_killed_worker_is_named_at_the_next_step(opened: Any) -> None:
     close_kindly(env)
 
 
-def test_a_worker_killed_while_others_are_waited_for_is_named_before_they_are_ready(opened: Any) -> None:
-    env = opened([Sleepy] * 3)
+def test_a_worker_killed_while_others_are_waited_for_is_named_before_they_are_ready(begun: Any) -> None:
+    env = begun([Sleepy] * 3)
     env.step_async(np.array([3, 3, 3]))
     victim = pids(env)[2]
     os.kill(victim, signal.SIGTERM)
@@ -84,13 +50,13 @@ def test_a_worker_killed_while_others_are_waited_for_is_named_before_they_are_re
     with pytest.warns(UserWarning, match="env 0, env 1 did not close within 2 s"):
         env.close()  # two workers sleep on
     assert time.monotonic() - began < 15  # they sleep for 30
-    assert not any(map(is_running, pids(env)))
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids(env))  # not even as a zombie
 
 
-def test_the_OOM_killer_is_suspected_only_when_its_counter_rose(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_OOM_killer_is_suspected_only_when_its_counter_rose(begun: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for rises, suspected in ((0, False), (1, True)):
         monkeypatch.setattr("legroom.sharing.process.oom_kills", lambda: 4)
-        env = opened([Walk])
+        env = begun([Walk])
         monkeypatch.setattr("legroom.sharing.process.oom_kills", lambda rises=rises: 4 + rises)
         os.kill(pids(env)[0], signal.SIGKILL)
         with pytest.raises(WorkerDied) as told:
@@ -98,45 +64,19 @@ def test_the_OOM_killer_is_suspected_only_when_its_counter_rose(opened: Any, mon
         assert ("probably the OOM killer" in str(told.value)) == suspected == told.value.oom_killed
 
 
-@pytest.mark.parametrize(
-    ("lines", "files"),
-    [
-        ("0::/job", {"sys/fs/cgroup/job/memory.events": "low 0\noom 9\noom_kill 5\noom_group_kill 0\n"}),
-        ("4:memory:/job", {"sys/fs/cgroup/memory/job/memory.oom_control": "under_oom 0\noom_kill 5\n"}),
-        ("0::/", {"proc/vmstat": "nr_free_pages 77\noom_kill 5\n"}),
-    ],
-    ids=["v2", "v1", "no cgroup"],
-)  # fmt: skip
-def test_where_the_count_of_killed_processes_stands(tmp_path: Path, lines: str, files: dict[str, str]) -> None:
-    for name, text in {"proc/self/cgroup": lines, "sys/fs/cgroup/cgroup.controllers": "memory\n", **files}.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert oom_kills(tmp_path) == 5
-    assert oom_kills(tmp_path / "nothing here") == 0
+@pytest.mark.parametrize("forked", [True, False])
+def test_exit_codes_last_words_and_native_crashes(begun: Any, forked: bool) -> None:
+    env = begun([Global] * 3, forked=forked)
+    with pytest.raises(WorkerDied, match=r"(?s)env 1, pid \d+, ended with exit code 5.*about to leave") as told:
+        env.env_method("leave", 5, indices=1)
+    assert told.value.code == 5
+    with pytest.raises(WorkerDied, match=r"(?s)env 2.*SIGSEGV.*in crash"):
+        env.env_method("crash", indices=2)
+    assert env.env_method("add", 1, 2, indices=0) == [3]  # the others are there as before
 
 
-def test_a_worker_that_exits_leaves_its_code_and_last_words(opened: Any) -> None:
-    env = opened([Walk, partial(Fragile, "exit")], envs_per_worker=2)
-    with pytest.raises(WorkerDied, match=r"(?s)envs 0 to 1, pid \d+, ended with exit code 3.*about to leave") as told:
-        for _ in range(9):
-            env.step(NOTHING[:2])
-    assert told.value.code == 3
-
-
-def test_a_crash_in_native_code_leaves_its_python_stack(opened: Any) -> None:
-    class Crashing(Walk):
-        def step(self, action: Any) -> Any:
-            import ctypes
-
-            ctypes.string_at(0)
-
-    env = opened([Crashing])
-    with pytest.raises(WorkerDied, match=r"(?s)SIGSEGV.*in step"):
-        env.step(NOTHING[:1])
-
-
-def test_an_exception_arrives_as_itself_with_place_and_traceback(opened: Any) -> None:
-    env = opened([Walk, Walk, partial(Fragile, "own")], envs_per_worker=2)
+def test_an_exception_arrives_as_itself_with_place_and_traceback(begun: Any) -> None:
+    env = begun([Walk, Walk, partial(Fragile, "own")], envs_per_worker=2)
     with pytest.raises(OwnError) as told:
         for _ in range(9):
             env.step(NOTHING)
@@ -151,19 +91,19 @@ def test_an_exception_arrives_as_itself_with_place_and_traceback(opened: Any) ->
     env.step(NOTHING)
 
 
-def test_an_exception_that_cannot_travel_is_told_all_the_same(opened: Any) -> None:
-    env = opened([partial(Fragile, "unpicklable")])
+def test_an_exception_that_cannot_travel_is_told_all_the_same(begun: Any) -> None:
+    env = begun([partial(Fragile, "unpicklable")])
     with pytest.raises(EnvFailed, match=r"(?s)env 0 at its step 5.*Unpicklable: the fifth step"):
         for _ in range(9):
             env.step(NOTHING[:1])
-    env = opened([partial(Fragile, "info")])
+    env = begun([partial(Fragile, "info")])
     with pytest.raises(TypeError, match="cannot pickle 'generator' object"):
         for _ in range(9):
             env.step(NOTHING[:1])
 
 
-def test_exceptions_of_methods_and_of_making(opened: Any) -> None:
-    env = opened([Walk] * 2, envs_per_worker=2)
+def test_exceptions_of_methods_and_of_making(begun: Any) -> None:
+    env = begun([Walk] * 2, envs_per_worker=2)
     with pytest.raises(OwnError) as told:
         env.env_method("fail", "as asked", indices=1)
     assert told.value.__cause__.env == 1  # type: ignore[union-attr]
@@ -172,8 +112,8 @@ def test_exceptions_of_methods_and_of_making(opened: Any) -> None:
         LeanVecEnv([lambda: 1 / 0])  # type: ignore[list-item, return-value]
 
 
-def test_an_interrupted_wait_leaves_a_usable_environment(opened: Any) -> None:
-    env = opened([partial(Fragile, "never")] * 2)
+def test_an_interrupted_wait_leaves_a_usable_environment(begun: Any) -> None:
+    env = begun([partial(Fragile, "never")] * 2)
     env.step_async(NOTHING[:2])  # and the trainer is interrupted before it waits
     env.step(NOTHING[:2])
     assert env.get_attr("time") == [2, 2]
@@ -184,14 +124,14 @@ def test_an_interrupted_wait_leaves_a_usable_environment(opened: Any) -> None:
         env.step_wait()
 
 
-def test_interruptions_at_any_moment_leave_a_usable_environment(opened: Any) -> None:
+def test_interruptions_at_any_moment_leave_a_usable_environment(begun: Any) -> None:
     class Interrupted(Exception):
         pass
 
     def interrupt(*_: Any) -> None:
         raise Interrupted
 
-    env = opened([partial(Fragile, "never")] * 2)
+    env = begun([partial(Fragile, "never")] * 2)
     before = signal.signal(signal.SIGALRM, interrupt)
     rng = np.random.default_rng(0)
     interrupted = 0
@@ -216,8 +156,8 @@ def test_interruptions_at_any_moment_leave_a_usable_environment(opened: Any) -> 
     np.testing.assert_array_equal(seen, [state["links"][1]["state"]["position"].astype("float32") for state in states])
 
 
-def test_ctrl_c_is_for_the_trainer(opened: Any) -> None:
-    env = opened([Walk])
+def test_ctrl_c_is_for_the_trainer(begun: Any) -> None:
+    env = begun([Walk])
     os.kill(pids(env)[0], signal.SIGINT)
     env.step(NOTHING[:1])
     assert os.getpgid(pids(env)[0]) != os.getpgid(0)  # the terminal signals a group
@@ -240,18 +180,18 @@ start()
 thread = threading.Thread(target=start)
 thread.start()
 thread.join()
-print(*(worker.pid for env in envs for worker in env._crew.workers), flush=True)
+print(*(worker.pid for env in envs for worker in (env._crew.template, *env._crew.workers)), flush=True)
 time.sleep(60)
 """
 
 
-def test_no_worker_outlives_a_killed_trainer() -> None:
+def test_neither_template_nor_worker_outlives_a_killed_trainer() -> None:
     script = TRAINER.format(tests=str(Path(__file__).parent))
     trainer = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     try:
         assert trainer.stdout is not None
         workers = [int(pid) for pid in trainer.stdout.readline().split()]
-        assert len(workers) == 4
+        assert len(workers) == 6
         time.sleep(0.2)
         assert all(map(is_running, workers))  # also those whose starting thread has ended
     finally:
@@ -260,8 +200,8 @@ def test_no_worker_outlives_a_killed_trainer() -> None:
     assert wait_until(lambda: not any(map(is_running, workers)), 2)
 
 
-def test_workers_that_wait_use_no_processor_time(opened: Any) -> None:
-    env = opened([Walk] * 2)
+def test_workers_that_wait_use_no_processor_time(begun: Any) -> None:
+    env = begun([Walk] * 2)
     env.step(NOTHING[:2])
     everyone = [psutil.Process(pid) for pid in (env._crew.template.pid, *pids(env))]
     before = [sum(process.cpu_times()[:2]) for process in everyone]

@@ -8,6 +8,8 @@ import random
 import sys
 import time
 import warnings
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -126,9 +128,6 @@ class Fragile(Walk):
                 raise Unpicklable("the fifth step", "again")
             if self.how == "info":
                 return (*result[:4], {"generator": (number for number in range(3))})
-            if self.how == "exit":
-                sys.stderr.write("about to leave\n")
-                raise SystemExit(3)
         return (*result[:2], False, *result[3:])
 
 
@@ -284,3 +283,21 @@ def close_kindly(env: LeanVecEnv) -> None:
     """Close environments; fail if a worker had to be killed, however busy the machine is."""
     with mock.patch("legroom.sharing.crew.CLOSE_WITHIN_S", 60.0), warnings.catch_warnings(action="error"):
         env.close()
+
+
+def pids(env: LeanVecEnv) -> list[int]:
+    return [worker.pid for worker in env._crew.workers]
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    end = time.monotonic() + timeout_s
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    return condition()

@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from legroom.model.trace import Sample
-from legroom.watching.kept_samples import KeptSamples
+from legroom.watching.samples import KeptSamples
 
 
 def _sample(number: int, host: int, gpu: int | None = None) -> Sample:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from legroom.growth.thinning import thinned
 from legroom.model.trace import MemoryLimit, Sample
 from legroom.units import MIB
 from legroom.watching.judging import forecast, judge, phases
@@ -160,11 +159,3 @@ def test_an_ending_that_takes_several_samples_is_no_trend(last: tuple[int, ...])
     assert verdict == "leak", why
     assert growth_per_s / MIB == pytest.approx(33, rel=0.05)
 
-
-def test_thinning_keeps_every_extreme() -> None:
-    samples = curve(lambda t: 100, 5000, noise=30)
-    fewer = thinned(samples, 200, lambda sample: sample.t, lambda sample: sample.host)
-    assert len(fewer) <= 200 and fewer[0] == samples[0] and fewer[-1] == samples[-1]
-    assert max(s.host for s in fewer) == max(s.host for s in samples)
-    assert min(s.host for s in fewer) == min(s.host for s in samples)
-    assert [s.t for s in fewer] == sorted(s.t for s in fewer)

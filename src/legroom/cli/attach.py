@@ -16,7 +16,8 @@ from legroom.rendering.attached_text import TRAIN, attached_document, attached_p
 from legroom.rendering.console import say
 from legroom.rendering.watch_text import watched_json
 from legroom.units import parse_size
-from legroom.watching import Signals, watch
+from legroom.watching.command import Signals
+from legroom.watching.watch import watch
 
 
 def run(asked: TrainProgramCommand) -> int:

@@ -146,8 +146,7 @@ def job_of(footprint: Footprint, system: str, *, by_legroom: bool) -> dict[str, 
     Args:
         by_legroom: `legroom train` starts it, which is a process of its own.
     """
-    from legroom.scheduling.requests import System, request_for  # few ask for it
-    from legroom.scheduling.snippets import granted, snippet
+    from legroom.scheduling.requests import System, granted, request_for, snippet  # few ask for it
 
     kind = System(system)
     request = request_for(footprint, supervisor=SUPERVISOR_BYTES if by_legroom else 0)

@@ -8,11 +8,11 @@ from legroom.cli.commands import ProfileCommand
 from legroom.cli.output import check_writable, write_page, write_text
 from legroom.cli.overrides import split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
-from legroom.profiling.baseline import compare, read_baseline
-from legroom.profiling.profile_env import MOST_ENVS, profile, write_cprofile
 from legroom.rendering.console import PLAIN_WIDTH, say, status
 from legroom.rendering.layout import draw
 from legroom.rendering.profile_text import profile_document, profile_json
+from legroom.watching.baseline import compare, read_baseline
+from legroom.watching.profile import MOST_ENVS, profile, write_cprofile
 
 NO_ENVS = ("0", "none")
 

@@ -18,10 +18,8 @@ from legroom.rendering.document import Document
 from legroom.rendering.printable import printable
 from legroom.rendering.watch_text import WATCH, WatchDisplay, watched_document, watched_json
 from legroom.units import parse_size
-from legroom.watching import Signals, attach, watch
-from legroom.watching.live_logging import LoggedDisplay
-from legroom.watching.relay import write_all
-from legroom.watching.watch import Display
+from legroom.watching.command import Signals, write_all
+from legroom.watching.watch import Display, LoggedDisplay, attach, watch
 
 JSON_FILE, PAGE_FILE = "watch.json", "watch.html"
 

@@ -21,7 +21,7 @@ import torch
 
 from legroom.device.generators_now import numpy_now, python_now, restore_numpy, restore_python
 from legroom.errors import BadInput
-from legroom.sharing.heap import give_back
+from legroom.machine.tree import give_back
 
 Result = TypeVar("Result")
 LONGEST_REASON = 200  # characters: CUDA's messages go on with advice and statistics

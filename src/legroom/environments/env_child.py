@@ -22,21 +22,21 @@ from legroom.environments.gym_spaces import from_gymnasium
 from legroom.environments.look_sources import listen
 from legroom.environments.script_classes import lift
 from legroom.errors import BadInput
-from legroom.machine.child_process import close_and_leave, write_answer
-from legroom.machine.patience import call_after, queued_s
+from legroom.machine.child_process import call_after, close_and_leave, queued_s, write_answer
 from legroom.machine.tree import process_memory
 from legroom.model.spaces import leaves as model_leaves
-from legroom.sharing.light_packages import put_off_packages
+from legroom.sharing.shared_folder import VARIABLE
+from legroom.sharing.worker_imports import put_off_packages
 
-PROBE_TIMED_OUT = 75  # exit code; sb3_env knows it too
 STEPS, STEPPING_S = 128, 0.25  # of each half
 SECOND_INSTANCE_BELOW = 1 << 30  # a second one of a giant would be the out-of-memory we are asked to foresee
 
 
 def main() -> None:
-    """Carry out the task file named on the command line (after the path the bootstrap took)."""
-    task = json.loads(Path(sys.argv[2]).read_text())
+    """Carry out the task file named on the command line."""
+    task = json.loads(Path(sys.argv[-1]).read_bytes())
     answer_file = Path(task["answer"])
+    os.environ.setdefault(VARIABLE, str(Path(task["folder"], "shared")))  # what it shares goes with this folder
     envs: list[Any] = []
     heard = listen()
     try:
@@ -47,7 +47,12 @@ def main() -> None:
         answer = {"error": f"env {refused.message}", "hint": refused.hint}
     write_answer(answer_file, answer)
     if envs and "error" not in answer:
-        cancel = call_after(task["timeout_s"], lambda: os._exit(PROBE_TIMED_OUT))
+
+        def too_long() -> None:
+            write_answer(answer_file, answer | {"slow": True})
+            os._exit(0)
+
+        cancel = call_after(task["timeout_s"], too_long)
         answer["stepped"], answer["time_limit"], answer["step_s"], answer["episode_mean"] = step_envs(envs)
         classes = {type(each) for env in envs for each in _layers(env)}
         answer["sources"] = heard.told(str(answer_file.parent), classes)
@@ -103,7 +108,7 @@ def step_envs(
 
 def probe_envs(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
     """Step the environments and return what lean storage makes of them, or `{"error": …}`."""
-    from legroom.environments import env_probe as prober  # only now: it must not count as the environment's memory
+    from legroom.environments import lean_probe as prober  # only now: it must not count as the environment's memory
 
     leaves = model_leaves(from_gymnasium(envs[0].observation_space))
     try:

@@ -8,7 +8,7 @@ Memory: the first instance also pays for the modules and data that later ones sh
 each counts as the mean, so that `n x nbytes` is right for that process. Pages of mapped files (libraries) are one and
 the same in all workers, so there a worker counts its share.
 
-Stepping (`env_probe`) tells what lean storage would take. It comes after everything else, and what goes wrong in it is
+Stepping (`lean_probe`) tells what lean storage would take. It comes after everything else, and what goes wrong in it is
 a remark and no failure.
 """
 
@@ -27,8 +27,7 @@ from legroom.environments.objects import package_of
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import BadInput
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
-from legroom.machine.child_process import how_it_ended, import_path, run_child, run_file
-from legroom.machine.temporary_folder import temporary_folder
+from legroom.machine.child_process import ask_child, import_path, run_file
 from legroom.model.evidence import ColumnGrowth, EnvLook, EnvMemory, EnvTask, LeanProbe
 from legroom.model.facts import n_workers
 from legroom.model.run import Run, Spaces
@@ -36,7 +35,7 @@ from legroom.sharing.shared_folder import OFF, VARIABLE
 
 TIMEOUT_S = 60.0
 PROBE_TIMEOUT_S = 15.0
-PROBE_TIMED_OUT = 75  # the child's exit code: see env_child, which is not imported here since it imports gymnasium
+SLOW = "stepping it took too long"
 DECLARE = "declare env.spaces to predict without building it"
 
 CHILD = "legroom.environments.env_child"
@@ -127,13 +126,13 @@ def _answer(
     kept = _kept(path)
     if kept is not None:
         return kept["answer"], kept["lean"], ""
-    answer, fate = _ask_child(run, task, timeout_s)
+    answer, fate = _asked(run, task, timeout_s)
     lean, sources = answer.get("probe"), answer.pop("sources", None)
     # What the training process and its workers have loaded anyway is not the environment's. The import takes
     # seconds, so it is made first only where the environment turns out to need some of it too.
     if set(how.brings) & set(answer.get("loads") or ()) and run.env.workers != "light":
         again = task | {"preload": how.loaded, "probe": None}
-        answer, _ = _ask_child(run, again, timeout_s)
+        answer, _ = _asked(run, again, timeout_s)
         answer.pop("sources", None)  # those of the first, which did more
     if path is not None and "error" not in answer and not fate and answer.get("stepped") and sources is not None:
         write_json(path, {"answer": answer, "lean": lean, "sources": state(sources, os.environ)})
@@ -163,10 +162,7 @@ def _cache_path(run: Run, task: dict[str, Any], how: EnvTask) -> Path | None:
         package = find_spec(package_of(task["id"])) if ":" in task["id"] else None
     if package is not None and package.origin and package.submodule_search_locations:
         own += [_stamp(file) for file in sorted(Path(package.origin).parent.rglob("*.py"))[:MOST_FILES]]
-    code = [
-        _stamp(Path(__file__).with_name(name))
-        for name in ("env_child.py", "env_probe.py", "lean_meter.py", "look_sources.py")
-    ]
+    code = [_stamp(Path(__file__).with_name(name)) for name in ("env_child.py", "lean_probe.py", "look_sources.py")]
     key = digest(json.dumps(task, default=str, sort_keys=True), how.loaded, installed, own, data, code, sys.version)
     return cache_folder() / f"env-{key}.json"
 
@@ -223,31 +219,17 @@ def _mean_nbytes(answer: dict[str, Any], together: int, processes: int) -> int |
     return max(0, (anonymous + mapped // processes) // together)
 
 
-def _ask_child(run: Run, task: dict[str, Any], timeout_s: float) -> tuple[dict[str, Any], str]:
+def _asked(run: Run, task: dict[str, Any], timeout_s: float) -> tuple[dict[str, Any], str]:
     """Return the child's answer and, where it did not get to answer about the probe, what became of it."""
-    with temporary_folder("env") as folder:
-        task_file, answer_file, log_file = (folder / name for name in ("task.json", "answer.json", "log"))
-        try:
-            task_file.write_text(json.dumps(task | {"answer": str(answer_file)}))
-        except (TypeError, ValueError) as wrong:
-            raise BadInput(f"env.kwargs of {run.env.id!r} are not plain data: {wrong}", path=run.source) from wrong
-        # what it shares goes with this folder, however it ends
-        shared = OFF if run.memory.shared_data is False else os.environ.get(VARIABLE, str(folder / "shared"))
-        environment = {**os.environ, VARIABLE: shared}
-        path = import_path(run, own=task["trust"])
-        code = run_child(CHILD, path, task_file, log_file, timeout_s=timeout_s, environment=environment)
-        with suppress(OSError, ValueError):
-            # whatever happened after the answer (a step or a close() that hangs) does not matter any more
-            fate = ""
-            if task["probe"] is not None and code in (None, PROBE_TIMED_OUT):
-                fate = "stepping it took too long"
-            elif task["probe"] is not None and code:
-                fate = f"it ended its process while being stepped {how_it_ended(code, log_file)}"
-            return json.loads(answer_file.read_bytes()), fate
-        raise BadInput(_epitaph(run, code, log_file, timeout_s), path=run.source, hint=DECLARE)
-
-
-def _epitaph(run: Run, code: int | None, log_file: Path, timeout_s: float) -> str:
-    if code is None:
-        return f"env {run.env.id!r} was not ready after {timeout_s:g} s"
-    return f"env {run.env.id!r} ended its process while being built {how_it_ended(code, log_file)}"
+    path, shared = import_path(run, own=task["trust"]), {VARIABLE: OFF} if run.memory.shared_data is False else {}
+    try:
+        child = ask_child(CHILD, task, kind="env", timeout_s=timeout_s, path=path, environment=shared)
+    except (TypeError, ValueError) as wrong:
+        raise BadInput(f"env.kwargs of {run.env.id!r} are not plain data: {wrong}", path=run.source) from wrong
+    if child.data is None:
+        fate = "was not ready" if child.timed_out else "ended its process while being built"
+        raise BadInput(f"env {run.env.id!r} {fate} {child.how}", path=run.source, hint=DECLARE)
+    if task["probe"] is None or "probe" in child.data or "error" in child.data:
+        return child.data, ""
+    slow = child.timed_out or child.data.get("slow")
+    return child.data, SLOW if slow else f"it ended its process while being stepped {child.how}"

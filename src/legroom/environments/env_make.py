@@ -15,7 +15,7 @@ import gymnasium
 
 from legroom.environments.objects import PROVIDERS, makes_env, resolve_object
 from legroom.errors import BadInput
-from legroom.sharing.statistics import EpisodeStatistics
+from legroom.sharing.env_state import EpisodeStatistics
 
 LONGEST_MESSAGE = 600  # characters; some libraries print a whole configuration
 
@@ -63,20 +63,14 @@ def _make(env_id: str, kwargs: dict[str, Any], trust: bool) -> Any:
         if factory is not None:
             with stage(f"env {env_id!r} raised"):
                 return factory(**kwargs)
-    try:
-        return _make_registered(env_id, kwargs)
-    except gymnasium.error.UnregisteredEnv as unknown:
-        if not _import_provider(env_id):
-            raise EnvError(f"env {env_id!r}: {_short(str(unknown))}") from unknown
-    try:
-        return _make_registered(env_id, kwargs)
-    except gymnasium.error.UnregisteredEnv as unknown:
-        raise EnvError(f"env {env_id!r}: {_short(str(unknown))}") from unknown
-
-
-def _make_registered(env_id: str, kwargs: dict[str, Any]) -> Any:
-    with stage(f"env {env_id!r} raised", but=gymnasium.error.UnregisteredEnv):
-        return gymnasium.make(env_id, **kwargs)
+    for imported in (False, True):
+        try:
+            with stage(f"env {env_id!r} raised", but=gymnasium.error.UnregisteredEnv):
+                return gymnasium.make(env_id, **kwargs)
+        except gymnasium.error.UnregisteredEnv as unknown:
+            if imported or not _import_provider(env_id):
+                raise EnvError(f"env {env_id!r}: {_short(str(unknown))}") from unknown
+    return None
 
 
 def _find_factory(env_id: str, trust: bool) -> Callable[..., Any] | None:

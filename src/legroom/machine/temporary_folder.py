@@ -40,7 +40,7 @@ def temporary_folder(kind: str, base: str | None = None) -> Iterator[Path]:
     descriptor = os.open(made, os.O_RDONLY | os.O_DIRECTORY)
     try:
         with suppress(OSError):  # a file system without locks: it stays if this process is killed
-            _lock(descriptor)
+            lock(descriptor)
         made.rename(path)
         yield path
     finally:
@@ -58,26 +58,29 @@ def clear_left_folders(base: str | None = None) -> None:
 
 
 def _remove_unlocked(path: Path) -> None:
-    about = path.lstat()
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
-        return
-    young = time.time() - about.st_ctime < YOUNG_S
-    if not (_NAMED.fullmatch(path.name) or (path.name.startswith(UNNAMED) and not young)):
+    young = time.time() - path.lstat().st_ctime < YOUNG_S
+    if not is_ours(path) or not (_NAMED.fullmatch(path.name) or (path.name.startswith(UNNAMED) and not young)):
         return
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        _lock(descriptor)
+        lock(descriptor)
         shutil.rmtree(path, ignore_errors=True)
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int) -> None:
-    """Lock a folder for this process.
+def is_ours(path: Path) -> bool:
+    """Say whether a path is a folder, and this user's."""
+    about = path.lstat()
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
+
+
+def lock(descriptor: int, *, shared: bool = False) -> None:
+    """Lock a folder for this process, alone and without waiting, or together with others.
 
     Raises:
         OSError: another process has it.
     """
     import fcntl  # which Windows has not got: nothing that needs such a folder runs there
 
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,6 +12,7 @@ What is read several times a second is named by text: pathlib interns every part
 strings grows by a megabyte after some minutes of that.
 """
 
+import ctypes
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -131,3 +132,24 @@ def _kib_fields(text: bytes) -> dict[str, int]:
         if value and value[0].isdigit():
             fields[name.decode()] = int(value[0]) * KIB
     return fields
+
+
+def give_back() -> None:
+    """Give all pages of the C library's heap without content back to the system (0.1 to 1 ms); glibc alone can.
+
+    glibc keeps freed memory for later. That is right while the same sizes come again; after work that is done once,
+    such as building what all processes share, or before a process is forked a hundred times, nobody will use it.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def give_back_from(nbytes: int) -> None:
+    """From now on, give blocks of this size and more back as soon as they are freed.
+
+    glibc does so at first, but raises the size with every such block: in a process that has large texts now and then,
+    they soon lie between small ones that stay, and the heap grows step by step.
+    """
+    m_mmap_threshold = -3
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(m_mmap_threshold, nbytes)

@@ -7,7 +7,7 @@ installed and falls back to arithmetic, with a note, where they are not or where
 
 Unless by arithmetic, the environment is built and stepped in a child wherever it may be (`own_code`), also where
 its spaces are known: what it imports and holds is in no file, and a second of stepping tells what lean storage would
-take, and whether it would be slower (`env_probe`). Where it cannot be built, a note says so and the band is wider.
+take, and whether it would be slower (`lean_probe`). Where it cannot be built, a note says so and the band is wider.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

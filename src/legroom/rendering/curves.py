@@ -16,12 +16,12 @@ from operator import itemgetter
 from typing import NamedTuple
 from zlib import crc32
 
-from legroom.growth.thinning import thinned
 from legroom.model.footprint import Peak
 from legroom.model.outcome import Moment
 from legroom.rendering.document import Curves, Limit
 from legroom.rendering.time_left import duration_text, number_text
 from legroom.units import GIB, MIB, format_size
+from legroom.watching.samples import thinned
 
 WIDTH, HEIGHT = 1000, 300  # units of the drawing
 KIB = 1024

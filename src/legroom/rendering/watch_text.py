@@ -26,8 +26,7 @@ from legroom.rendering.explanation_text import MOST_ADVICE, explanation_document
 from legroom.rendering.layout import draw, paint
 from legroom.rendering.printable import printable
 from legroom.rendering.time_left import duration_text, runs_out_text
-from legroom.scheduling.requests import MEASURED_BYTES, MEASURED_SHARE, measured_request
-from legroom.scheduling.snippets import request_words
+from legroom.scheduling.requests import MEASURED_BYTES, MEASURED_SHARE, measured_request, request_words
 from legroom.units import format_size
 from legroom.watching.watch import Display
 

@@ -21,9 +21,9 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from legroom.errors import BadInput
+from legroom.machine.tree import give_back, give_back_from
 from legroom.serving.app import Page
 from legroom.serving.guard import HOST, RequestGuard, ServerSettings
-from legroom.sharing.heap import give_back, give_back_from
 
 MOST_CONNECTIONS = 64
 HEAD_TIMEOUT_S = 5.0  # from opening, or from the first byte of the next request, to the end of its headers

@@ -12,15 +12,15 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from legroom.errors import BadInput
 from legroom.machine.forks import in_forks
-from legroom.sharing.failures import name_envs, raise_failure
-from legroom.sharing.messages import Answer
-from legroom.sharing.process import WorkerProcess
-from legroom.sharing.slots import anonymous_file
-from legroom.sharing.template import CAN_FORK, Template, TemplateRefused
+from legroom.sharing.messages import Answer, name_envs, pack_request, pickled_by_value, raise_failure
+from legroom.sharing.process import CAN_FORK, Template, TemplateRefused, WorkerProcess
+from legroom.sharing.slots import Layout, anonymous_file, layout_of
 
 CLOSE_WITHIN_S = 2.0  # for the environments to close themselves; then their processes are killed
 _LEGROOM = Path(__file__).parents[1]
@@ -68,6 +68,42 @@ class Crew:
         except BaseException:
             self.close()
             raise
+
+    def build(
+        self, env_fns: Sequence[Callable[[], Any]], monitor: bool, registered: Sequence[bytes], *, as_returned: bool
+    ) -> tuple[Any, Any, Layout]:
+        """Have the environments made, all workers at once; return their common spaces, and the layout of memory.
+
+        Args:
+            monitor: count episodes.
+            registered: pickled specs for gymnasium's registry.
+            as_returned: as `LeanVecEnv` has it.
+
+        Raises:
+            BadInput: the spaces differ, or have no fixed shape.
+            Exception: an env function's own.
+        """
+        for worker in self.workers:
+            envs, named, functions = list(worker.envs), list(registered), None
+            if worker.is_forked:
+                named = []
+            else:  # in one pickle, so that data that several functions refer to is there once
+                functions = pickled_by_value([env_fns[index] for index in envs])
+            self.send({worker: pack_request("build", envs, monitor, named, functions, as_returned)})
+        described = [each for answer in self.receive(self.workers) if answer for each in answer.value]
+        for index, spaces in enumerate(described):
+            if spaces != described[0]:
+                raise BadInput(f"env {index} has the spaces {spaces}, env 0 has {described[0]}: they must be equal")
+        (answer,) = self.ask({self.workers[0]: pack_request("spaces")})
+        observation, action = answer.value
+        layout = layout_of(observation, action, len(env_fns))
+        os.ftruncate(self.shared, layout.nbytes)
+        self.ask_all("attach", layout)
+        return observation, action, layout
+
+    def ask_all(self, name: str, *arguments: Any) -> Any:
+        """Ask all workers the same, and return what the first answers."""
+        return self.ask(dict.fromkeys(self.workers, pack_request(name, *arguments)))[0].value
 
     def ask(self, messages: Mapping[WorkerProcess, bytes]) -> list[Answer]:
         """Send each worker its message and return their answers in that order.
@@ -189,3 +225,53 @@ def _warn_user(text: str) -> None:
     while frame.f_back and any(part in frame.f_code.co_filename for part in NOT_THE_USER):
         frame, level = frame.f_back, level + 1
     warnings.warn(text, stacklevel=level)
+
+
+class LightEnvs:
+    """Copies of one environment, each in a light worker, without a trainer: made, reset, stepped, closed.
+
+    Args:
+        make: makes one.
+        preload: modules to import before workers are forked; None: each worker is an interpreter of its own.
+    """
+
+    def __init__(self, make: Callable[[], Any], count: int, preload: Sequence[str] | None) -> None:
+        start = None if preload is None else partial(Template, [make] * count, [], preload)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._crew = Crew(count, 1, start)
+        try:
+            _, self.action_space, _ = self._crew.build([make] * count, False, [], as_returned=False)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pids(self) -> list[int]:
+        return [worker.pid for worker in self._crew.workers]
+
+    @property
+    def are_forked(self) -> bool:
+        return all(worker.is_forked for worker in self._crew.workers)
+
+    def offer(self, attribute: str) -> bool:
+        """Say whether the environments have an attribute."""
+        return all(self._crew.ask({self._crew.workers[0]: pack_request("has_attr", [0], attribute)})[0].value)
+
+    def ask_each(self, name: str, *arguments: Any, each: Callable[[int], tuple[Any, ...]]) -> None:
+        """Ask every worker with what `each` gives for the number of its environment, by that number."""
+        messages = {}
+        for worker in self._crew.workers:
+            (index,) = worker.envs
+            messages[worker] = pack_request(name, *arguments, *({index: one} for one in each(index)))
+        self._crew.ask(messages)
+
+    def masks(self, index: int) -> Any:
+        """Return the action mask of one environment."""
+        message = pack_request("env_method", [index], "action_masks", (), {})
+        return self._crew.ask({self._crew.workers[index]: message})[0].value[0]
+
+    def close(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._crew.close()

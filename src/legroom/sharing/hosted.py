@@ -22,8 +22,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import wrappers
 
+from legroom.sharing.env_state import EpisodeStatistics
 from legroom.sharing.slots import SLOTS, TERMINAL, ObservationForm, Slots, copy_into
-from legroom.sharing.statistics import EpisodeStatistics
 
 _PASS_ON = (
     gym.Wrapper, gym.ActionWrapper, gym.RewardWrapper, EpisodeStatistics,

@@ -21,9 +21,14 @@ sharing saves. Where nothing can be written, every process has its own too, with
 
 from __future__ import annotations
 
+import ast
 import fcntl
 import hashlib
+import json
+import mmap
 import os
+import struct
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping
@@ -33,12 +38,18 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 
 from legroom.errors import BadInput
 from legroom.machine.forks import call_in_forks
-from legroom.sharing.heap import give_back
-from legroom.sharing.shared_file import Arrays, checked, map_arrays, read_only, write_arrays
+from legroom.machine.tree import give_back
 from legroom.sharing.shared_folder import OFF, VARIABLE, Folder, join, name_folder
+
+VERSION = (3, 0)  # of .npy
+ALIGNMENT = 64  # a cache line; also the largest alignment that NumPy's loops profit from
+KINDS = "biufcmMSUV"  # of dtypes whose bytes are all there is to them
+
+Arrays = Mapping[str, np.ndarray]
 
 _known: dict[str, Arrays] = {}
 _turns: dict[str, _Turn] = {}
@@ -180,8 +191,85 @@ def _publish(path: Path, built: Arrays) -> Arrays:
     return map_arrays(path)
 
 
+def write_arrays(path: Path, arrays: Arrays) -> None:
+    """Write a new file: a line of names, and the arrays as .npy files have them, each at a multiple of `ALIGNMENT`.
+
+    Not .npz, whose members cannot be mapped, and not a folder of .npy files, since every mapping holds a descriptor.
+
+    Raises:
+        OSError: no room, or no such folder.
+    """
+    with path.open("xb") as file:
+        file.write(json.dumps(list(arrays)).encode() + b"\n")
+        for array in arrays.values():
+            file.write(bytes(-file.tell() % ALIGNMENT))
+            npy.write_array(file, array, version=VERSION, allow_pickle=False)
+
+
+def map_arrays(path: Path) -> Arrays:
+    """Return the arrays of a file, read-only, in memory that all processes share that map it.
+
+    Raises:
+        OSError: there is no such file.
+        ValueError: it is damaged.
+    """
+    with path.open("rb") as file:
+        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    try:
+        return MappingProxyType({name: _next_array(memory) for name in json.loads(memory.readline())})
+    except (SyntaxError, TypeError, KeyError, struct.error) as problem:  # such as a buffer that is too small
+        raise ValueError(f"{path} is damaged: {problem}") from None
+
+
+def _next_array(memory: mmap.mmap) -> np.ndarray:
+    memory.seek(-memory.tell() % ALIGNMENT, os.SEEK_CUR)
+    if npy.read_magic(memory) != VERSION:
+        raise ValueError("not an array")
+    header = ast.literal_eval(memory.read(*struct.unpack("<I", memory.read(4))).decode())
+    order: Any = "F" if header["fortran_order"] else "C"
+    array = np.ndarray(header["shape"], npy.descr_to_dtype(header["descr"]), memory, memory.tell(), order=order)
+    memory.seek(array.nbytes, os.SEEK_CUR)
+    return array
+
+
 def _own(built: Arrays) -> Arrays:
-    return MappingProxyType({name: read_only(array) for name, array in built.items()})
+    """Return views that cannot be written to."""
+    views = {name: array.view() for name, array in built.items()}
+    for view in views.values():
+        view.flags.writeable = False
+    return MappingProxyType(views)
+
+
+def checked(key: str, built: Any) -> dict[str, np.ndarray]:
+    """Return what a build function returned as arrays that lie in one piece, in C or Fortran order.
+
+    Raises:
+        BadInput: something that other processes could not read as bytes.
+    """
+    if not isinstance(built, Mapping) or not all(isinstance(name, str) for name in built):
+        raise BadInput(f"share({key!r}): build returned {type(built).__name__}", hint="return a dict of arrays by name")
+    return {name: _in_one_piece(f"share({key!r}): {name!r}", value) for name, value in built.items()}
+
+
+def _in_one_piece(what: str, value: Any) -> np.ndarray:
+    masked = sys.modules.get("numpy.ma")  # who has a masked array has imported it; it is 4 MB
+    if masked is not None and isinstance(value, masked.MaskedArray):
+        raise BadInput(f"{what} is a masked array", hint="share data and mask as two arrays")
+    try:
+        array = np.asarray(value)
+    except ValueError as problem:  # lists of several lengths
+        raise BadInput(f"{what} is no array: {problem}") from None
+    if not _is_plain(array.dtype):
+        raise BadInput(f"{what} is an array of {array.dtype}", hint="numbers, and structures of numbers, can be shared")
+    return array if array.flags.forc else np.ascontiguousarray(array)
+
+
+def _is_plain(dtype: np.dtype) -> bool:
+    """Say whether a dtype comes back from a file as it was."""
+    try:
+        return dtype.kind in KINDS and not dtype.hasobject and npy.descr_to_dtype(npy.dtype_to_descr(dtype)) == dtype
+    except (ValueError, TypeError):
+        return False
 
 
 def _warn(key: str, problem: OSError) -> None:

@@ -23,12 +23,13 @@ import atexit
 import multiprocessing
 import os
 import shutil
-import stat
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.util import Finalize
 from pathlib import Path
+
+from legroom.machine.temporary_folder import is_ours, lock
 
 VARIABLE = "LEGROOM_SHARED"
 OFF = "off"  # as the variable's value: every process builds its own
@@ -57,7 +58,7 @@ def name_folder() -> Path:
     if given := os.environ.get(VARIABLE):
         return Path(given)
     path = _place() / _name()
-    if path.exists() and not _is_ours(path.lstat()):
+    if path.exists() and not is_ours(path):
         path = path.with_name(f"{path.name}-{os.urandom(8).hex()}")
     os.environ[VARIABLE] = str(path)
     if multiprocessing.parent_process() is None:  # one that others started names it after them, and they may live on
@@ -74,7 +75,9 @@ def join() -> Folder:
     path = name_folder()
     descriptor, made = _hold(path)
     if made:
-        _sweep(path)
+        for place in {Path(tempfile.gettempdir()), MEMORY_FOLDER}:
+            for left in place.glob(f"{PREFIX}*"):
+                _remove_left(left)
     folder = Folder(path, descriptor, os.getpid())
     if multiprocessing.parent_process() is None:
         atexit.register(_leave, folder)
@@ -126,8 +129,8 @@ def _hold(path: Path) -> tuple[int, bool]:
         except FileNotFoundError:  # removed again in between
             continue
         try:
-            _flock(descriptor, shared=True)  # waits for one who is just removing it
-            if path.name.startswith(PREFIX) and not _is_ours(path.lstat()):
+            lock(descriptor, shared=True)  # waits for one who is just removing it
+            if path.name.startswith(PREFIX) and not is_ours(path):
                 raise PermissionError(f"{path} belongs to another user")
             if _is_there(path, descriptor):
                 return descriptor, made
@@ -138,10 +141,6 @@ def _hold(path: Path) -> tuple[int, bool]:
             raise
         os.close(descriptor)
     raise FileNotFoundError(f"{path} is being removed again and again")
-
-
-def _is_ours(about: os.stat_result) -> bool:
-    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
 
 
 def _is_there(path: Path, descriptor: int) -> bool:
@@ -163,30 +162,20 @@ def _leave(folder: Folder) -> None:
         _remove_unused(folder.path, folder.descriptor)
 
 
-def _sweep(own: Path) -> None:
-    """Remove the folders of runs that could not do it themselves."""
-    for place in {tempfile.gettempdir(), str(MEMORY_FOLDER)}:
-        with suppress(OSError), os.scandir(place) as entries:
-            names = [entry.name for entry in entries if entry.name.startswith(PREFIX)]
-            for path in (Path(place, name) for name in names):
-                if path != own:
-                    _remove_left(path)
-
-
 def _remove_left(path: Path) -> None:
+    """Remove the folder of a run that could not do it itself."""
     with suppress(OSError):
-        if not _is_ours(path.lstat()):
-            return
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            _remove_unused(path, descriptor)
-        finally:
-            os.close(descriptor)
+        if is_ours(path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                _remove_unused(path, descriptor)
+            finally:
+                os.close(descriptor)
 
 
 def _remove_unused(path: Path, descriptor: int) -> None:
     with suppress(OSError):  # BlockingIOError: somebody uses it
-        _flock(descriptor, shared=False)
+        lock(descriptor)
         if _is_there(path, descriptor):
             _remove(path)
 
@@ -198,14 +187,3 @@ def _remove(path: Path) -> None:
             if file.suffix in (".arrays", ".lock", ".new"):
                 file.unlink(missing_ok=True)
         path.rmdir()
-
-
-def _flock(descriptor: int, *, shared: bool) -> None:
-    """Lock together with others, or alone and without waiting.
-
-    Raises:
-        OSError: another process has it.
-    """
-    import fcntl  # which Windows has not got, where others want the names here
-
-    fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX | fcntl.LOCK_NB)

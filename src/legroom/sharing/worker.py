@@ -2,11 +2,15 @@
 
 Started as a fresh interpreter or forked from one (`worker_template`), not through multiprocessing, which would import
 the user's main script and with it torch. Nothing here may import stable-baselines3 or torch.
+
+A worker ends with its trainer, even one killed in the middle of a step. One that waits for its next step sees the end
+of the pipe. One that computes, or hangs, sees nothing; so the kernel ends it (`hold_lifeline`).
 """
 
 from __future__ import annotations
 
 import faulthandler
+import fcntl
 import io
 import json
 import os
@@ -24,9 +28,8 @@ import numpy as np
 
 from legroom.machine.forks import in_forks, to_nowhere
 from legroom.machine.stack_signal import answer_stack_signal
+from legroom.orphan import end_with
 from legroom.sharing.hosted import Forked, HostedEnv, is_wrapped
-from legroom.sharing.lifeline import hold_lifeline
-from legroom.sharing.light_packages import put_off_packages
 from legroom.sharing.messages import (
     LENGTH,
     QUIET,
@@ -40,7 +43,7 @@ from legroom.sharing.messages import (
     write_all,
 )
 from legroom.sharing.slots import Layout, Slots
-from legroom.sharing.torch_watch import TorchWatch
+from legroom.sharing.worker_imports import TorchWatch, put_off_packages
 
 WORDS_NBYTES = 1 << 16
 
@@ -76,6 +79,24 @@ def run_worker(
     if inherited:
         np.random.seed()  # as a fresh interpreter has it; Python's own generator does so by itself
     _Worker(fds, inherited).serve()
+
+
+def hold_lifeline(fd: int, trainer_pid: int, *, started_by_main_thread: bool) -> None:
+    """Have this process killed as soon as the trainer is gone. Does what the system offers; Linux offers all.
+
+    The life line is a pipe whose other end only the trainer holds: when it closes, the kernel sends the signal set with
+    F_SETSIG. A process that the trainer forked may still hold that end, so the parent-death signal is set too. It fires
+    when the *thread* that started the worker ends, hence only where that was the main thread.
+    """
+    if hasattr(fcntl, "F_SETSIG"):
+        with suppress(OSError):
+            fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
+            fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
+            fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+    if started_by_main_thread:
+        end_with(trainer_pid, signal.SIGKILL)
+    if os.getppid() != trainer_pid:  # it ended before any of this was in place
+        os._exit(1)
 
 
 def register(registered: Sequence[bytes]) -> None:

@@ -16,8 +16,8 @@ interpreter of its own:
 - a random generator that was seeded by chance when its module was imported would be equal in all workers. (Those of
   Python and NumPy that everybody has are seeded anew.)
 
-Workers die with the template and the template with the trainer (`lifeline`). A forked worker returns from `main` into
-the interpreter's usual end: exit codes, tracebacks and exit functions are those of any Python program.
+Workers die with the template and the template with the trainer (`worker.hold_lifeline`). A forked worker returns from
+`main` into the interpreter's usual end: exit codes, tracebacks and exit functions are those of any Python program.
 """
 
 from __future__ import annotations
@@ -41,11 +41,9 @@ from typing import Any
 import numpy as np
 
 import legroom.sharing.shared  # noqa: F401  for environments that share: imported here, it is imported once
-from legroom.sharing.heap import give_back
-from legroom.sharing.lifeline import hold_lifeline
-from legroom.sharing.light_packages import put_off_packages
-from legroom.sharing.torch_watch import TorchWatch
-from legroom.sharing.worker import Inherited, register, run_worker
+from legroom.machine.tree import give_back
+from legroom.sharing.worker import Inherited, hold_lifeline, register, run_worker
+from legroom.sharing.worker_imports import TorchWatch, put_off_packages
 
 FDS = ("commands", "replies", "life", "words", "shared")  # of a worker, in the order in which they are sent
 MESSAGE_NBYTES = 4096

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import overload
 
-from legroom.growth.kept_rows import KeptRows, whole
 from legroom.model.outcome import PHASES, MemorySample, TrainingPhase
+from legroom.watching.samples import KeptRows, whole
 
 MOST_SAMPLES = 2_000  # a chart has fewer points, and the supervisor of a training of weeks stays small
 _PHASES: Sequence[TrainingPhase] = PHASES  # type: ignore[assignment]

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from legroom.backends.base import backend_of
-from legroom.machine.cgroup import oom_kills, read_left, read_pressure
+from legroom.machine.cgroup import oom_kills, read_cgroup, read_pressure
 from legroom.machine.child_process import end_group
-from legroom.machine.gpu_meter import GpuMeter
+from legroom.machine.gpus import GpuMeter
 from legroom.machine.tree import tree_memory
 from legroom.model.files import new_temporary
 from legroom.model.learner import TrainTask
@@ -410,7 +410,8 @@ class _Meter:
         self._next = now + max(SAMPLE_EVERY_S, spent / SAMPLING_SHARE)
 
     def _look_around(self, pids: set[int]) -> None:
-        self._left = read_left(pid=self._pid)
+        cgroup = read_cgroup(pid=self._pid)
+        self._left = None if cgroup is None else cgroup.left
         self._pressure = read_pressure()
         if self._gpu_meter is not None:
             self._driver_nbytes = self._gpu_meter(pids) or 0

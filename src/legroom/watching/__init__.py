@@ -1,11 +1,1 @@
-"""Memory of any command over time: `watch(command) -> Watched`, `attach(pid) -> Watched`.
-
-watch(["python", "train.py"])        starts it, passes signals and output through, tells what its tree of processes took
-attach(1234)                         the same for a tree that runs already
-"""
-
-from legroom.model.trace import Watched
-from legroom.watching.signal_queue import Signals
-from legroom.watching.watch import attach, watch
-
-__all__ = ["Signals", "Watched", "attach", "watch"]
+"""Memory over time: of any command (`watch.watch`, `watch.attach`), of an environment (`profile`), and one verdict."""

@@ -15,7 +15,7 @@ from pathlib import PurePath
 
 from legroom.model.trace import Explanation, MemoryLimit
 from legroom.units import format_size, typed_size
-from legroom.watching.command_child import Ended
+from legroom.watching.command import Ended
 
 NEAR_LIMIT = 0.85
 _NOT_OF_MEMORY = ("checkpoint-corrupt",)

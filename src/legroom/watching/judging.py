@@ -13,11 +13,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from legroom.growth.leak_verdict import Floor, Verdict
-from legroom.growth.leak_verdict import judge as judge_series
-from legroom.growth.trend import LEAST_POINTS, SETTLED, Fit, believable, envelopes, evenly, middle
 from legroom.model.trace import Forecast, GrowthPhase, LeakVerdict, MemoryLimit, Sample
 from legroom.units import MIB, format_size
+from legroom.watching.line_fits import LEAST_POINTS, SETTLED, Fit, believable, envelopes, evenly, middle
+from legroom.watching.trend import Floor, Verdict
+from legroom.watching.trend import judge as judge_series
 
 JUDGED_FROM_S = 2.0  # before that, an interpreter has hardly started
 LEAKS_FROM_S = 1.5  # after the start; what is shorter may be growing, but nobody can call it a leak
@@ -163,23 +163,23 @@ def _seconds_left(one: Fit, slope: float, limit: float, now: float) -> float:
     return room / slope if slope > 0 else math.inf
 
 
-def _fills(samples: Sequence[Sample], begin: float) -> bool:
-    """Say whether most of the growth went into memory that had been asked for before."""
-    inside = [sample for sample in samples if sample.t >= begin]
+def _grown(samples: Sequence[Sample], since: float, *fields: str) -> list[float]:
+    """Return by how much each field grew: the median of the last fifth less that of the first."""
+    inside = [sample for sample in samples if sample.t >= since]
     fifth = max(len(inside) // 5, 1)
     early, late = inside[:fifth], inside[-fifth:]
-    grown = middle(s.host for s in late) - middle(s.host for s in early)
-    touched = middle(s.untouched for s in early) - middle(s.untouched for s in late)
-    return grown > 0 and touched > (1 - FILLS_BELOW) * grown
+    return [middle(getattr(s, name) for s in late) - middle(getattr(s, name) for s in early) for name in fields]
+
+
+def _fills(samples: Sequence[Sample], begin: float) -> bool:
+    """Say whether most of the growth went into memory that had been asked for before."""
+    grown, untouched = _grown(samples, begin, "host", "untouched")
+    return grown > 0 and -untouched > (1 - FILLS_BELOW) * grown
 
 
 def _loads(samples: Sequence[Sample], begin: float) -> bool:
     """Say whether the growth of the later half goes with more and more of files: a leak does not load any."""
-    half = [sample for sample in samples if sample.t >= (begin + samples[-1].t) / 2]
-    fifth = max(len(half) // 5, 1)
-    early, late = half[:fifth], half[-fifth:]
-    grown = middle(s.host for s in late) - middle(s.host for s in early)
-    loaded = middle(s.files for s in late) - middle(s.files for s in early)
+    grown, loaded = _grown(samples, (begin + samples[-1].t) / 2, "host", "files")
     return loaded > max(LOADS_ABOVE * grown, MIB)
 
 

@@ -9,6 +9,10 @@ each of what the parent had, and adding one's old figure to the other's new one 
 
 The kernel's high-water marks, read with the list of processes, show a peak that fell between two samples.
 
+Exact memory costs a millisecond per process and more for large ones, so twenty processes four times a second would be
+a tenth of a core. What watching may spend is earned by the command's work (`Allowance`); what it spent is known from
+the kernel, with everything in it: samples, passing on of output, judging, drawing.
+
 A forked worker that overwrites what it shares with its parent grows without any counter of memory showing it. Its page
 faults do, among those for other reasons: once they could be copies of much, and have ended for now or could be half of
 the tree, it is swept, if need be ahead of the allowance. Known limit: what a process copies that ends within a second.
@@ -25,9 +29,11 @@ from pathlib import Path
 from legroom.machine.tree import ProcessMemory, descendants, process_memory
 from legroom.model.trace import ROLES, Role, Sample
 from legroom.units import MIB
-from legroom.watching.allowance import AT_ONCE_S, Allowance
-from legroom.watching.proc import PAGE, Resident, peak_and_files, resident, status
-from legroom.watching.roles import Roles
+from legroom.watching.processes import PAGE, Resident, Roles, peak_and_files, resident, status
+
+SHARE_OF_COMMAND = 0.006  # of the 2 % that were promised; start and report take the rest of a short run
+SHARE_OF_TIME = 0.001  # for commands that wait for a GPU or a disk
+AT_ONCE_S = 0.1  # the first moments of a command are the most eventful
 
 SWEEP_EVERY_S, SWEEP_FORKS_EVERY_S = 15.0, 4.0  # without forks the counters miss next to nothing
 SETTLE_S = 0.5  # after a fork: workers are started one after the other, and one sweep is enough for all
@@ -38,6 +44,19 @@ LIST_SHARE = 0.002  # of the time: threads make the listing of children slow
 HIDDEN_PEAK_FROM = 4 * MIB  # the kernel's counters lag behind by some pages per thread
 SMALLEST_WORK = 16 * MIB  # opening the files and parsing them takes as long as walking the pages of this
 COST_PER_BYTE_S = 50e-6 / MIB  # of a sweep, until the first one has shown it
+
+
+class Allowance:
+    """How much processor time watching may take: a share of what the command takes, and a little of the time."""
+
+    def __init__(self) -> None:
+        self.command_cpu_s = 0.0
+        self._began, self._began_cpu = time.monotonic(), time.process_time()
+
+    def affords(self, cost_s: float) -> bool:
+        passed = time.monotonic() - self._began
+        earned = AT_ONCE_S + SHARE_OF_COMMAND * self.command_cpu_s + SHARE_OF_TIME * passed
+        return time.process_time() - self._began_cpu + cost_s <= earned
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import resource
 import signal
@@ -13,17 +14,16 @@ from pathlib import Path
 
 from legroom.errors import BadInput
 from legroom.machine.cgroup import oom_kills, read_cgroup
-from legroom.machine.gpu_meter import GpuMeter
+from legroom.machine.gpus import GpuMeter
+from legroom.machine.live_log import LiveLog
 from legroom.model.trace import ROLES, Explanation, Forecast, MemoryLimit, Role, Sample, Trace, Watched
-from legroom.watching import command_child
-from legroom.watching.allowance import Allowance
+from legroom.watching import command as child
+from legroom.watching.command import PASSED_ON, Relay, Signals, write_all
 from legroom.watching.ending import Circumstances, explain_end
 from legroom.watching.judging import forecast, judge, phases
-from legroom.watching.kept_samples import KeptSamples
-from legroom.watching.proc import memory_available, status
-from legroom.watching.relay import Relay, write_all
-from legroom.watching.sampling import HIDDEN_PEAK_FROM, TreeSampler
-from legroom.watching.signal_queue import PASSED_ON, Signals, from_terminal
+from legroom.watching.processes import memory_available, status
+from legroom.watching.samples import KeptSamples
+from legroom.watching.sampling import HIDDEN_PEAK_FROM, Allowance, TreeSampler
 
 INTERVAL_S = 0.25
 QUICK_START = 0.04  # of the time so far: a command of a second gets its samples too
@@ -47,6 +47,28 @@ class Display:
     def memory(self, sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> None: ...
     def exceeded(self, sample: Sample, limit: MemoryLimit) -> None: ...
     def forecast(self, coming: Forecast, limit: MemoryLimit) -> None: ...
+
+
+class LoggedDisplay(Display):
+    """Shows on `display`, and keeps memory in the folder's live log, for whoever follows it from outside."""
+
+    def __init__(self, display: Display, folder: Path) -> None:
+        self._display, self._log = display, LiveLog(folder)
+
+    def pass_on(self, chunk: bytes) -> None:
+        self._display.pass_on(chunk)
+
+    def memory(self, sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> None:
+        self._log.memory(sample.host, sample.gpu, limit=None if limit is None else limit.nbytes)
+        self._display.memory(sample, limit, coming)
+
+    def exceeded(self, sample: Sample, limit: MemoryLimit) -> None:
+        self._log.say("above the given limit")
+        self._display.exceeded(sample, limit)
+
+    def forecast(self, coming: Forecast, limit: MemoryLimit) -> None:
+        self._log.say(f"reaches its limit in {coming.reaches - coming.made:.0f} s at this rate")
+        self._display.forecast(coming, limit)
 
 
 def watch(
@@ -81,7 +103,7 @@ def watch(
         relay = Relay(display.pass_on, both=output_to_stderr)
         began = time.time()
         try:
-            pid = command_child.start(command, relay, held.before, environment)
+            pid = child.start(command, relay, held.before, environment)
         except BaseException:
             relay.finish()
             raise
@@ -101,10 +123,8 @@ def watch(
             pid=pid,
             workers=watching.had_workers,
         )
-        found, of_memory, hint = explain_end(text.decode("utf-8", "replace"), end, command, around)
-        return watching.watched(
-            command=tuple(command), began=began, end=end, explained=(found, of_memory, hint), left_behind=left_behind
-        )  # fmt: skip
+        explained = explain_end(text.decode("utf-8", "replace"), end, command, around)
+        return watching.watched(began, tuple(command), end, explained, left_behind)
 
 
 def attach(
@@ -132,40 +152,24 @@ def attach(
             taken = held.wait(watching.wait_s())
             if taken is not None and taken.si_signo in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
                 break
-        return watching.watched(command=(), began=began, end=None, explained=(None, None, ""), left_behind=())
+        return watching.watched(began)
 
 
-class _Ceiling:
-    """The limit that was given, else what the container or the machine has left, read anew every few seconds.
+def _left(tree_nbytes: int, pid: int) -> MemoryLimit | None:
+    """Return what the container or the machine has left, with the tree's own memory; None where nothing tells.
 
-    What is left counts with the tree's own memory: others on the machine take from it too, so the ceiling of a tree
-    that stays as it is may sink. The container is that of the process that is watched, which need not be the watcher's:
-    one may attach from outside.
+    Others on the machine take from it too, so the ceiling of a tree that stays as it is may sink. The container is that
+    of the process that is watched, which need not be the watcher's: one may attach from outside.
     """
-
-    def __init__(self, given: int | None, pid: int | None = None) -> None:
-        self._given, self._pid = given, pid
-        self._limit = MemoryLimit(given, "given") if given is not None else None
-        self._next_s = 0.0
-
-    def at(self, t: float, tree_nbytes: int) -> MemoryLimit | None:
-        """Return the limit now, None where nothing tells."""
-        if self._given is None and t >= self._next_s:
-            self._next_s = t + READ_LIMIT_EVERY_S
-            self._limit = _left(tree_nbytes, self._pid)
-        return self._limit
-
-
-def _left(tree_nbytes: int, pid: int | None) -> MemoryLimit | None:
     available, cgroup = memory_available(), read_cgroup(pid=pid)
     if cgroup is not None and (available is None or cgroup.available <= available):
         return MemoryLimit(tree_nbytes + cgroup.available, "container")
     return None if available is None else MemoryLimit(tree_nbytes + available, "machine")
 
 
-def _follow_child(watching: _Watching, relay: Relay, held: Signals) -> command_child.Ended:
+def _follow_child(watching: _Watching, relay: Relay, held: Signals) -> child.Ended:
     while True:
-        end = command_child.ended(watching.pid)
+        end = child.ended(watching.pid)
         if end is not None:
             return end
         watching.tick()
@@ -174,8 +178,7 @@ def _follow_child(watching: _Watching, relay: Relay, held: Signals) -> command_c
             continue
         if taken.si_signo in PASSED_ON:
             watching.stops.append((time.monotonic(), taken.si_signo))
-            if not from_terminal(taken):
-                command_child.pass_signal(watching.pid, taken.si_signo)
+            child.pass_signal(watching.pid, taken)
         elif taken.si_signo == signal.SIGWINCH:
             relay.resize()
 
@@ -191,7 +194,7 @@ class _Watching:
         self._interval_s, self._display = interval_s, display
         self._allowance = Allowance()
         self._sampler = TreeSampler(pid, self._allowance, GpuMeter())
-        self._ceiling = _Ceiling(limit, pid)
+        self._next_limit_s = 0.0 if limit is None else math.inf
         self._samples = KeptSamples(KEPT_SAMPLES)
         self._peaks: dict[Role, int] = dict.fromkeys(ROLES, 0)
         self._peak_host = 0
@@ -233,14 +236,16 @@ class _Watching:
             self._peak_gpu = max(self._peak_gpu or 0, sample.gpu)
         for role, nbytes in sample.by_role.items():
             self._peaks[role] = max(self._peaks[role], nbytes)
-        self.limit = self._ceiling.at(sample.t, sample.host)
+        if sample.t >= self._next_limit_s:
+            self._next_limit_s = sample.t + READ_LIMIT_EVERY_S
+            self.limit = _left(sample.host, self.pid)
         if sample.t >= self._next_judge_s and len(self._samples) >= SAMPLES_TO_JUDGE:
             self._next_judge_s = sample.t + max(JUDGE_EVERY_S, JUDGE_EVERY_SHARE * sample.t)
             self._look_ahead()
-        if self.limit is not None and self.limit.origin == "given" and sample.host > self.limit.nbytes:
-            if self._exceeded is None:
-                self._display.exceeded(sample, self.limit)
-            self._exceeded = self._exceeded if self._exceeded is not None else sample.t
+        given = self.limit is not None and self.limit.origin == "given"
+        if self.limit is not None and given and sample.host > self.limit.nbytes and self._exceeded is None:
+            self._display.exceeded(sample, self.limit)
+            self._exceeded = sample.t
         self._display.memory(sample, self.limit, self._coming)
 
     def _look_ahead(self) -> None:
@@ -290,18 +295,17 @@ class _Watching:
 
     def watched(
         self,
-        *,
-        command: tuple[str, ...],
         began: float,
-        end: command_child.Ended | None,
-        explained: tuple[Explanation | None, bool | None, str],
-        left_behind: tuple[int, ...],
+        command: tuple[str, ...] = (),
+        end: child.Ended | None = None,
+        explained: tuple[Explanation | None, bool | None, str] = (None, None, ""),
+        left_behind: tuple[int, ...] = (),
     ) -> Watched:
-        samples = list(self._samples)
+        samples = tuple(self._samples)
         verdict, why, growth_per_s = judge(samples)
         found, of_memory, hint = explained
         trace = Trace(
-            samples=tuple(self._samples),
+            samples=samples,
             peak_host=self._peak_host,
             peak_gpu=self._peak_gpu,
             peak_by_role=self._peaks,
@@ -331,7 +335,7 @@ class _Watching:
             command_cpu_s=self._command_cpu_s(end),
         )
 
-    def _command_cpu_s(self, end: command_child.Ended | None) -> float:
+    def _command_cpu_s(self, end: child.Ended | None) -> float:
         if end is None:
             return self._allowance.command_cpu_s
         children = os.times()  # exact, but only what the command waited for

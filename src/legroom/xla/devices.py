@@ -26,7 +26,7 @@ def card_sharding(target: str) -> SingleDeviceSharding:
     """Return where arrays are that are on the card; programs lowered for such arrays are compiled for it.
 
     Args:
-        target: the card, as `xla_target.target_text` describes it.
+        target: the card, as `target.target_text` describes it.
     """
     known = xla_bridge.canonicalize_platform
 

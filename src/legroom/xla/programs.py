@@ -17,16 +17,7 @@ from legroom.machine.child_process import answer_task, ask_child
 from legroom.machine.gpu_table import KnownGpu
 from legroom.machine.versions import is_installed, read_versions
 from legroom.xla.buffers import held_lines, read_allocations
-from legroom.xla.target import (
-    ENVIRONMENT,
-    EXTRA,
-    FLAGS,
-    PACKAGES,
-    PLUGIN,
-    add_flags,
-    plugin_missing,
-    target_text,
-)
+from legroom.xla.target import ENVIRONMENT, EXTRA, FLAGS, PACKAGES, PLUGIN, add_flags, plugin_missing, target_text
 
 TIMEOUT_S = 1800.0
 VERSION = 2

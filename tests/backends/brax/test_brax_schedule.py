@@ -15,23 +15,31 @@ def run(total=100_000, seed=3, **hyperparams):
     )
 
 
-def test_one_epoch_rounds_up_once():
-    schedule = schedule_of(run(), 100_000)
-    assert schedule.env_steps_each == 128 * 10 * 4 == 5120
-    assert (schedule.training_steps, schedule.env_steps) == (20, 102_400)  # 19.53 steps
+def sac(total=100_000, **hyperparams):
+    given = {"episode_length": 1000, "min_replay_size": 1000} | hyperparams
+    data = dict(backend="brax", algo="SAC", env={"id": "ant", "n_envs": 64}, hyperparams=given, total_timesteps=total)
+    return Run.model_validate(data)
 
 
-def test_brax_rounds_up_for_every_epoch():
-    # 10 evaluations are 9 epochs; 100,000 / (9 × 5,120) = 2.17, so 3 steps in each
-    schedule = schedule_of(run(num_evals=10), 100_000)
-    assert (schedule.epochs, schedule.steps_per_epoch, schedule.env_steps) == (9, 3, 138_240)
-    assert schedule.evaluate_every == 3
-
-
-def test_resets_make_epochs_shorter():
-    schedule = schedule_of(run(num_evals=3, num_resets_per_eval=2), 100_000)
-    assert (schedule.epochs, schedule.steps_per_epoch, schedule.resets) == (4, 5, True)
-    assert schedule.evaluate_every == 10
+@pytest.mark.parametrize(
+    ("trained", "loop"),
+    [
+        # one epoch rounds up once: 100,000 / 5,120 = 19.53 steps
+        (run(), {"env_steps_each": 5120, "training_steps": 20, "env_steps": 102_400}),
+        # 10 evaluations are 9 epochs; 100,000 / (9 × 5,120) = 2.17, so 3 steps in each
+        (run(num_evals=10), {"epochs": 9, "steps_per_epoch": 3, "env_steps": 138_240, "evaluate_every": 3}),
+        # resets make epochs shorter
+        (run(num_evals=3, num_resets_per_eval=2),
+         {"epochs": 4, "steps_per_epoch": 5, "resets": True, "evaluate_every": 10}),
+        (run(num_evals=10, run_evals=False), {"evaluate_every": None, "evaluate_last": False}),
+        # 1,000 / 64 = 15.6, so 16 × 64 = 1,024 steps before the first update; 98,976 / 64 = 1,546.5 = 7 × 13 × 17 steps
+        (sac(), {"prefill": 1024, "training_steps": 1547, "env_steps": 1024 + 1547 * 64, "steps_at_once": 91}),
+        (sac(num_evals=3), {"evaluate_every": 9}),  # 774 = 9 × 86 steps in each of two epochs
+    ],
+)  # fmt: skip
+def test_the_loop_is_that_of_brax(trained, loop):
+    schedule = schedule_of(trained, 100_000)
+    assert {name: getattr(schedule, name) for name in loop} == loop
 
 
 @pytest.mark.parametrize(
@@ -49,31 +57,12 @@ def test_evaluations_are_as_many_as_is_not_too_dear(envs, every, expected):
     assert schedule_of(evaluated, 100_000).evaluate_every == expected
 
 
-def test_no_evaluations_where_brax_is_told_so():
-    schedule = schedule_of(run(num_evals=10, run_evals=False), 100_000)
-    assert (schedule.evaluate_every, schedule.evaluate_last) == (None, False)
-
-
 def test_the_steps_of_an_epoch_hand_their_keys_on():
     keys = first_keys(run(), 1)
     following = next_keys(run(), keys, epoch_ends=False)
     assert following["step"].tolist() == jax.random.split(keys["step"][0], 3)[2:].tolist()
     assert following["epochs"].tolist() == keys["epochs"].tolist()
     assert next_keys(run(), keys, epoch_ends=True)["epochs"].tolist() != keys["epochs"].tolist()
-
-
-def sac(total=100_000, **hyperparams):
-    given = {"episode_length": 1000, "min_replay_size": 1000} | hyperparams
-    data = dict(backend="brax", algo="SAC", env={"id": "ant", "n_envs": 64}, hyperparams=given, total_timesteps=total)
-    return Run.model_validate(data)
-
-
-def test_sac_fills_its_buffer_first_and_makes_several_steps_at_once():
-    # 1,000 / 64 = 15.6, so 16 × 64 = 1,024 steps before the first update; 98,976 / 64 = 1,546.5 training steps
-    schedule = schedule_of(sac(), 100_000)
-    assert (schedule.prefill, schedule.training_steps, schedule.env_steps) == (1024, 1547, 1024 + 1547 * 64)
-    assert schedule.steps_at_once == 91  # 1,547 = 7 × 13 × 17
-    assert schedule_of(sac(num_evals=3), 100_000).evaluate_every == 9  # 774 = 9 × 86 steps in each of two epochs
 
 
 def test_the_keys_of_sac_after_several_steps():

@@ -276,7 +276,7 @@ def test_xla_plans_a_program_for_a_gpu_that_is_not_there(tmp_path: Path, monkeyp
     planned = plan_program(path, find_gpu("RTX 4090"))
     assert (planned.arguments, planned.results) == (512 * 512 * 4, 512 * 512 * 4)
     assert planned.temporaries < 64 << 20  # cuBLAS's workspace
-    monkeypatch.setattr(xla_programs, "run_child", None)
+    monkeypatch.setattr(xla_programs, "ask_child", None)
     assert plan_program(path, find_gpu("RTX 4090")) == planned  # not asked twice
 
 

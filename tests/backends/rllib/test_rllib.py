@@ -31,15 +31,36 @@ def test_ppo_of_sb3_keeps_its_numbers():
     assert plan.said == ()  # nothing means anything else
 
 
-def test_what_is_left_out_has_sb3s_defaults():
-    plan = rllib_plan(run())
-    assert (plan.train_batch_size, plan.minibatch_size, plan.num_epochs) == (2048, 64, 10)
-    assert plan.settings["lambda_"] == 0.95 and plan.settings["lr"] == 3e-4
-
-
-def test_a_batch_of_two_learners_is_halved_for_each():
-    plan = rllib_plan(run(n_steps=100, batch_size=50, num_learners=2))
-    assert (plan.train_batch_size, plan.settings["train_batch_size_per_learner"]) == (100, 50)
+@pytest.mark.parametrize(
+    ("given", "plan", "settings"),
+    [
+        # what is left out has SB3's defaults
+        ({}, {"train_batch_size": 2048, "minibatch_size": 64, "num_epochs": 10}, {"lambda_": 0.95, "lr": 3e-4}),
+        # a batch of two learners is halved for each
+        ({"n_steps": 100, "batch_size": 50, "num_learners": 2}, {"train_batch_size": 100},
+         {"train_batch_size_per_learner": 50}),
+        # one update every 4 steps, in longer rounds
+        ({"algo": "DQN"}, {"steps_per_round": LEAST_ROUND, "updates_per_round": LEAST_ROUND // 4}, {}),
+        # as many gradient steps as steps
+        ({"algo": "DQN", "env": {"n_envs": 4}, "train_freq": 8, "gradient_steps": -1},
+         {"steps_per_round": 32, "updates_per_round": 32}, {}),
+        ({"algo": "DoubleDQN", "priority_alpha": 0.7, "priority_beta": 0.5}, {}, {
+            "double_q": True,
+            "replay_buffer_config": {
+                "type": "PrioritizedEpisodeReplayBuffer", "capacity": 1_000_000, "alpha": 0.7, "beta": 0.5,
+            },
+        }),
+        # SAC's targets follow after every update, as SB3's interval of 1
+        ({"algo": "SAC", "ent_coef": "auto"}, {},
+         {"initial_alpha": 1.0, "alpha_lr": 3e-4, "twin_q": True, "target_network_update_freq": 0}),
+        ({"algo": "SAC", "ent_coef": "auto_0.1"}, {}, {"initial_alpha": 0.1, "alpha_lr": 3e-4}),
+        ({"algo": "SAC", "ent_coef": 0.2}, {}, {"initial_alpha": 0.2, "alpha_lr": 0.0}),
+    ],
+)  # fmt: skip
+def test_sb3s_settings_in_rllibs_words(given, plan, settings):
+    found = rllib_plan(run(**given))
+    assert {name: getattr(found, name) for name in plan} == plan
+    assert {name: found.settings[name] for name in settings} == settings
 
 
 def test_dummy_environments_stay_in_one_runner_and_that_is_said():
@@ -91,34 +112,6 @@ def test_dqn_makes_as_many_updates_as_sb3():
     assert plan.settings["num_steps_sampled_before_learning_starts"] == 500
     assert plan.settings["replay_buffer_config"] == {"type": "EpisodeReplayBuffer", "capacity": 5_000}
     assert (plan.settings["double_q"], plan.settings["dueling"]) == (False, False)
-
-
-def test_short_rounds_are_made_longer_with_the_same_share_of_updates():
-    plan = rllib_plan(run("DQN"))  # one update every 4 steps
-    assert plan.steps_per_round >= LEAST_ROUND
-    assert plan.updates_per_round * 4 == plan.steps_per_round
-    assert any("where SB3 alternates 4 and 1" in line for line in plan.said)
-
-
-def test_as_many_gradient_steps_as_steps():
-    plan = rllib_plan(run("DQN", env={"n_envs": 4}, train_freq=8, gradient_steps=-1))
-    assert (plan.steps_per_round, plan.updates_per_round) == (32, 32)
-
-
-def test_double_dqn_is_prioritised():
-    plan = rllib_plan(run("DoubleDQN", priority_alpha=0.7, priority_beta=0.5))
-    assert plan.settings["double_q"] is True
-    assert plan.settings["replay_buffer_config"]["type"] == "PrioritizedEpisodeReplayBuffer"
-    assert (plan.settings["replay_buffer_config"]["alpha"], plan.settings["replay_buffer_config"]["beta"]) == (0.7, 0.5)
-
-
-@pytest.mark.parametrize(
-    ("ent_coef", "alpha", "alpha_lr"), [("auto", 1.0, 3e-4), ("auto_0.1", 0.1, 3e-4), (0.2, 0.2, 0.0)]
-)
-def test_sacs_entropy(ent_coef, alpha, alpha_lr):
-    settings = rllib_plan(run("SAC", ent_coef=ent_coef)).settings
-    assert (settings["initial_alpha"], settings["alpha_lr"], settings["twin_q"]) == (alpha, alpha_lr, True)
-    assert settings["target_network_update_freq"] == 0  # after every update, as SB3's interval of 1
 
 
 def test_rllibs_own_words_have_rllibs_defaults():

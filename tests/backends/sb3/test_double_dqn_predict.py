@@ -4,9 +4,9 @@ import pytest
 
 from legroom.backends.sb3 import trace as sb3_trace
 from legroom.backends.sb3.base_figures import BaseFigures
+from legroom.backends.sb3.bill.buffers import replay_items
 from legroom.backends.sb3.bill.net_arithmetic import count_parameters
-from legroom.backends.sb3.bill.replay import replay_items
-from legroom.backends.sb3.measured_updates import build, update
+from legroom.backends.sb3.evidence_child import build, update
 from legroom.backends.sb3.stored import one_env
 from legroom.hollow.replaying import replay
 from legroom.model.evidence import Evidence

@@ -6,12 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legroom.backends.sb3.base_figures import BaseFigures
-from legroom.backends.sb3.bill.envs import envs_items, evaluation_items
+from legroom.backends.sb3.bill.buffers import replay_items, rollout_items
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.backends.sb3.bill.network import network_items
-from legroom.backends.sb3.bill.replay import replay_items
-from legroom.backends.sb3.bill.rollout import rollout_items
-from legroom.backends.sb3.bill.runtime import runtime_items
+from legroom.backends.sb3.bill.processes import envs_items, evaluation_items, runtime_items
 from legroom.backends.sb3.stored import bounds_nbytes
 from legroom.model.evidence import EnvMemory, Evidence, NetTrace
 from legroom.model.footprint import Footprint, Known, Phase, Place
@@ -71,7 +69,9 @@ def test_a_box_holds_its_bounds():
 def test_instances_are_counted_where_they_live():
     inside = named(bill(make(n_envs=3, nbytes=1000)))["env.instance"]
     assert (inside.total, inside.place) == (3000, Place.HOST)
-    measured = named(bill(make(n_envs=3, workers="subproc"), env_nbytes=500))["env.instance"]
+    measured = named(bill(make(n_envs=3, workers="subproc"), env=EnvMemory(0, first=500, more=500, mapped=0)))[
+        "env.instance"
+    ]
     assert (measured.total, measured.place, measured.known) == (1500, Place.WORKER, Known.MEASURED)
 
 

@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from legroom.backends.sb3 import trace as sb3_trace
-from legroom.backends.sb3.measured_updates import build, update
+from legroom.backends.sb3.evidence_child import build, update
 from legroom.backends.sb3.stored import one_env
 from legroom.errors import Untraceable
 from legroom.hollow.replaying import replay
@@ -68,7 +68,7 @@ def test_micro_batches_that_are_copied_are_those_that_would_be_traced(algo, hype
 
 @pytest.mark.parametrize("algo", ["PPO", "MaskablePPO", "DQN"])
 def test_the_update_that_is_measured_is_one_of_two_micro_batches(algo, monkeypatch):
-    monkeypatch.setattr("legroom.backends.sb3.measured_updates.TIME_S", 0)  # few rounds
+    monkeypatch.setattr("legroom.backends.sb3.evidence_child.TIME_S", 0)  # few rounds
     model = build(one_env(make(8, algo, VECTOR)), 8)
     sizes, features = [], model.policy.extract_features
     if algo == "DQN":

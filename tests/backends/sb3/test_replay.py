@@ -4,8 +4,7 @@ import subprocess
 import sys
 
 from legroom.backends.sb3.base_figures import BaseFigures
-from legroom.backends.sb3.bill.checkpoint import checkpoint_items
-from legroom.backends.sb3.bill.replay import replay_items
+from legroom.backends.sb3.bill.buffers import checkpoint_items, replay_items
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known, Phase
 from legroom.model.machine import Machine

@@ -3,7 +3,7 @@
 import pytest
 
 from legroom.backends.sb3.base_figures import BaseFigures
-from legroom.backends.sb3.bill.rollout import rollout_items
+from legroom.backends.sb3.bill.buffers import rollout_items
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known, Phase
 from legroom.model.machine import Machine

@@ -23,7 +23,7 @@ from legroom.backends.sb3.state import capture, continue_learning, policy_arrays
 from legroom.backends.sb3.state_envs import describe_space, make_space
 from legroom.backends.sb3.state_torch import to_array, to_tensor
 from legroom.errors import BadInput
-from legroom.sharing.statistics import EpisodeStatistics
+from legroom.sharing.env_state import EpisodeStatistics
 from legroom.training.checkpoint import Checkpoint, Checkpoints, parameters_sha256
 
 HERE = Path(__file__).parent

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from legroom.backends.sb3 import measured_updates
+from legroom.backends.sb3 import evidence_child
 from legroom.backends.sb3.base_figures import base_figures
 from legroom.backends.sb3.bill import tracing
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
@@ -16,6 +16,7 @@ from legroom.backends.sb3.bill.scratch import (
     HEAP,
     Answer,
     Measured,
+    Request,
     beyond_tensors,
     plan_batches,
     plan_scratch,
@@ -93,9 +94,9 @@ def test_an_update_that_takes_too_long_is_measured_with_smaller_batches(monkeypa
             raise TimeoutError
         return [400_000_000 + batch * 1_000_000] * 2, 400_000_000
 
-    monkeypatch.setattr(measured_updates, "update", update)
-    monkeypatch.setattr(measured_updates, "give_back_from", lambda nbytes: None)  # this process goes on
-    found = measured_updates.measure_updates(make(), [64])
+    monkeypatch.setattr(evidence_child, "update", update)
+    monkeypatch.setattr(evidence_child, "give_back_from", lambda nbytes: None)  # this process goes on
+    found = evidence_child.measure_updates(make(), [64])
     assert tried == [64, 4, 8]
     assert [each.batch for each in found] == [4, 8]
 
@@ -115,8 +116,8 @@ def test_a_heap_that_still_rises_is_followed_to_the_runs_own_updates():
 
 def test_what_comes_with_the_actors_first_update_is_no_rise():
     """CrossQ updates its actor every third time, TD3 every second: the heap has not risen when that is first seen."""
-    assert measured_updates.warm_rounds(SimpleNamespace(policy_delay=3)) == 6
-    assert measured_updates.warm_rounds(SimpleNamespace()) == 2
+    assert evidence_child.warm_rounds(SimpleNamespace(policy_delay=3)) == 6
+    assert evidence_child.warm_rounds(SimpleNamespace()) == 2
     run = make().replace(total_timesteps=1024, hyperparams={"n_steps": 1024, "batch_size": 64})  # 160 updates
     net = estimate_net(run, "cpu")
     flat = beyond_tensors(run, net, [Measured(64, 200_000_000, 0, 24, 0, warm=6)]).nbytes
@@ -129,18 +130,25 @@ def test_what_comes_with_the_actors_first_update_is_no_rise():
 
 
 def test_patience_is_of_the_processor():
-    with measured_updates.at_most(0.3, 30):
+    with evidence_child.at_most(0.3, 30):
         time.sleep(0.8)  # a busy machine
-    with pytest.raises(TimeoutError), measured_updates.at_most(0.3, 30):
+    with pytest.raises(TimeoutError), evidence_child.at_most(0.3, 30):
         while True:
             pass
+
+
+def closely(runs, devices, measure, strict):
+    asked = zip(runs, devices, measure, strict=True)
+    return tracing.look_closely(
+        [tracing.plan(Request(run, on), measure=each) for run, on, each in asked], strict=strict
+    )
 
 
 def test_an_update_that_could_not_be_measured_widens_the_band_and_says_so(monkeypatch):
     run = make(kwargs={"net_arch": [3000, 3000]})
     net = estimate_net(run, "cpu")
     monkeypatch.setattr(tracing, "trace_in_child", lambda requests: [Answer(net, not_measured="it takes too long")])
-    (look,) = tracing.look_closely([run], ["cpu"], [True], strict=True)
+    (look,) = closely([run], ["cpu"], [True], strict=True)
     assert look.scratch is None
     assert look.unmeasured
     assert look.notes == ("operators' scratch memory was not measured, the band is wider: it takes too long",)
@@ -156,7 +164,7 @@ def test_an_update_that_could_not_be_measured_widens_the_band_and_says_so(monkey
 
 def test_a_real_update_is_measured_once(monkeypatch):
     run = make()
-    (look,) = tracing.look_closely([run], ["cpu"], [True], strict=True)
+    (look,) = closely([run], ["cpu"], [True], strict=True)
     assert look.notes == ()
     assert look.net.traced
     assert 0 <= look.scratch.nbytes < 60_000_000  # a tiny network: only what malloc and first use take
@@ -164,7 +172,7 @@ def test_a_real_update_is_measured_once(monkeypatch):
     asked = []
     trace_in_child = tracing.trace_in_child
     monkeypatch.setattr(tracing, "trace_in_child", lambda requests: asked.extend(requests) or trace_in_child(requests))
-    (again,) = tracing.look_closely([run], ["cpu"], [True], strict=True)
+    (again,) = closely([run], ["cpu"], [True], strict=True)
     assert asked == []
     assert again == look
 
@@ -176,7 +184,7 @@ def test_a_trace_is_kept_for_networks_of_the_libraries_alone(monkeypatch):
 
     def traced(**changes):
         asked.clear()
-        (look,) = tracing.look_closely([make(**changes)], ["cpu"], [False], strict=True)
+        (look,) = closely([make(**changes)], ["cpu"], [False], strict=True)
         return look.net, len(asked)
 
     first, children = traced()
@@ -194,7 +202,7 @@ def test_a_trace_is_kept_for_networks_of_the_libraries_alone(monkeypatch):
 @pytest.mark.slow
 def test_several_runs_share_one_child_and_keep_their_order():
     runs = [make(), make(features_extractor="no.such.module:Net"), make(32)]
-    good, bad, other = tracing.look_closely(runs, ["cuda", "cuda", "cpu"], [False] * 3, strict=True)
+    good, bad, other = closely(runs, ["cuda", "cuda", "cpu"], [False] * 3, strict=True)
     assert (good.net.device, other.net.device) == ("cuda", "cpu")
     assert not bad.net.traced  # estimated instead
     assert "no.such.module" in bad.notes[0]
@@ -224,9 +232,9 @@ def test_an_update_is_only_measured_where_it_may_decide_the_peak(monkeypatch):
 
 def test_without_the_libraries_auto_estimates_and_trace_says_what_to_install(monkeypatch):
     monkeypatch.setattr(tracing, "is_installed", lambda package: package != "torch")
-    (look,) = tracing.look_closely([make()], ["cuda"], [False], strict=False)
+    (look,) = closely([make()], ["cuda"], [False], strict=False)
     assert not look.net.traced
     assert install_command("sb3", "torch") in look.notes[0]
     with pytest.raises(MissingExtra, match=r"\[sb3\]") as missing:
-        tracing.look_closely([make()], ["cuda"], [False], strict=True)
+        closely([make()], ["cuda"], [False], strict=True)
     assert missing.value.exit_code == 3

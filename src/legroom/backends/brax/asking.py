@@ -7,7 +7,7 @@ since a compilation takes minutes. What XLA answers is kept at once (`calibratio
 
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
@@ -71,18 +71,13 @@ def calibrate(run: Run, *, progress: Progress = lambda _: None) -> Calibration:
 
 def _from_compiler(free: dict[str, Any], busy: dict[str, Any]) -> Calibration:
     """Return what two processes said that compiled the same, one with all cores and one with a single one."""
-    names = (
-        "weights_nbytes", "targets_nbytes", "optimizer_nbytes", "other_nbytes", "env_state_nbytes",
-        "env_fixed_nbytes", "eval_state_nbytes", "transition_nbytes", "observation", "action_size",
-    )  # fmt: skip
     measured = ("imported_nbytes", "traced_nbytes", "compiled_nbytes", "all_compiled_nbytes", "retained_nbytes")
-    return Calibration(
-        versions=dict(library_versions()),
-        compile_s=free["trace_s"] + free["compile_s"] + free["evaluation_s"],
-        host_spread_nbytes=abs(free["all_compiled_nbytes"] - busy["all_compiled_nbytes"]) // 2,
-        **{name: free[name] for name in names},
-        **{name: (free[name] + busy[name]) // 2 for name in measured},
-    )
+    found = {each.name: free[each.name] for each in fields(Calibration) if each.name in free} | {
+        "versions": dict(library_versions()),
+        "compile_s": free["trace_s"] + free["compile_s"] + free["evaluation_s"],
+        "host_spread_nbytes": abs(free["all_compiled_nbytes"] - busy["all_compiled_nbytes"]) // 2,
+    }
+    return Calibration(**found | {name: (free[name] + busy[name]) // 2 for name in measured})
 
 
 def ask_for_plan(
@@ -150,7 +145,7 @@ def asked_for_card(run: Run, gpu: Gpu, mode: Mode, progress: Progress) -> str:
     `auto` does so where there is no plan of such a card, or not of such a batch; `trace` also asks about the very run.
     """
     card, known = known_card(gpu), known_of(run, "cuda", gpu)
-    if mode == "arithmetic" or card is None or known is None or _is_refused(run) or plugin_missing():
+    if card is None or known is None or _is_refused(run) or plugin_missing():
         return ""
     answers = known.scaled or (known.same_card and (sizes_of(run).is_asked or known.planned is not None))
     if mode == "auto" and known.plan.card and answers:

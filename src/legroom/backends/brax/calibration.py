@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib.util import find_spec
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -218,11 +219,11 @@ def find_relative(run: Run) -> tuple[Calibration, Run, Path] | None:
     if (folder := shipped_folder(run.env.id)) is not None:
         places.append(folder / _relative_name(run))
     for place in places:
-        about = _kept(place, dict)
-        file = place.parent / str(about["file"]) if about else place
-        if about and (found := _calibration(file)) is not None:
-            policy = run.policy.model_copy(update={"kwargs": about["policy"]})
-            memory = run.memory.model_copy(update={"activation_checkpointing": about["remat"]})
+        name, kwargs, remat = _kept(place, itemgetter("file", "policy", "remat")) or ("", {}, False)
+        file = place.parent / name
+        if name and (found := _calibration(file)) is not None:
+            policy = run.policy.model_copy(update={"kwargs": kwargs})
+            memory = run.memory.model_copy(update={"activation_checkpointing": remat})
             return found, run.replace(policy=policy, memory=memory), file
     return None
 
@@ -324,7 +325,13 @@ def _module_file(env_id: str | None) -> Path | None:
     """
     module, colon, _ = (env_id or "").partition(":")
     top, *inner = module.split(".")
-    if not colon or not all(name.isidentifier() for name in (top, *inner)) or (spec := find_spec(top)) is None:
+    if not colon or not all(name.isidentifier() for name in (top, *inner)):
+        return None
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError):  # __main__ has none
+        spec = None
+    if spec is None:
         return None
     if not inner:
         return None if spec.origin is None else Path(spec.origin)

@@ -56,7 +56,7 @@ class Captured:
             `buffer_state` before the keys and before the metrics. All but the keys are donated.
         arguments: of its first call; arrays, or `jax.ShapeDtypeStruct` where captured abstractly.
         reset: `(env_state, keys) -> env_state`, PPO with `num_resets_per_eval` only.
-        evaluator: brax's own; `run_evaluation(policy_params(training_state), {})` returns its metrics (really only).
+        evaluator: brax's own, or what stands in its place; it has evaluated nothing.
         env: with brax's wrappers around it; `reset` and `step` are batched.
         make_policy: `(policy_params, deterministic=False) -> policy`.
         training_steps: in one epoch; `env_steps_each` environment steps in each of them.
@@ -197,19 +197,10 @@ class _Recorder:
             if not self.real:
                 for name in ("_eval_state_to_donate", "_key"):  # tracers must not outlive the tracing
                     setattr(made, name, jax.tree_util.tree_map(_shape, getattr(made, name)))
-            return _Silent(made)
+            made.run_evaluation = lambda *_, **__: {}  # train() would evaluate before its first epoch
+            return made
 
         return evaluator
-
-
-class _Silent:
-    """Evaluates nothing: train() would, before its first epoch."""
-
-    def __init__(self, evaluator: acting.Evaluator) -> None:
-        self.evaluator = evaluator
-
-    def run_evaluation(self, *_: Any, **__: Any) -> dict[str, Any]:
-        return {}
 
 
 @contextmanager

@@ -11,6 +11,7 @@ a single unroll, larger batches follow.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Literal
@@ -253,14 +254,7 @@ def _batches_below(run: Run, limit: int) -> int:
 
 def _last_good(count: int, good: Callable[[int], bool]) -> int:
     """Return the last of `count` numbers that is good, by bisection (more never needs less); -1 where none is."""
-    low, high = -1, count - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if good(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return bisect_left(range(count), True, key=lambda number: not good(number)) - 1
 
 
 def _with_turn(plan: Plan, run: Run, footprint: Callable[[Run], Footprint]) -> Plan:

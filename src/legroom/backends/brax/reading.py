@@ -25,15 +25,8 @@ from legroom.reading.yamls import Key, Lines
 ALGORITHMS = {"ppo": "PPO", "sac": "SAC"}
 NETWORK_SECTIONS = ("network", "networks", "network_factory")
 TRAINING_SECTIONS = (
-    "training",
-    "train",
-    "trainer",
-    "learning",
-    "optimizer",
-    "rollout",
-    "hyperparams",
-    "hyperparameters",
-)
+    "training", "train", "trainer", "learning", "optimizer", "rollout", "hyperparams", "hyperparameters",
+)  # fmt: skip
 OWN = ("seed", "description", "device", "eval")  # as in a run file
 SECTIONS = ("env", *NETWORK_SECTIONS, *TRAINING_SECTIONS, *OWN, "name")
 # Arguments that no other library's PPO or SAC has by this name.

@@ -20,13 +20,12 @@ from legroom.backends.program.containers import Containers
 from legroom.backends.program.launching import Program
 from legroom.backends.program.loader_workers import LoaderWorkers
 from legroom.backends.program.mapped_files import MappedFiles, smaps
-from legroom.growth.leak_verdict import Floor, judge
 from legroom.machine.tree import descendants
 from legroom.model.rehearsal import Endless, Filling, HostSeen, WorkerPages
 from legroom.model.trace import Sample
 from legroom.units import MIB
-from legroom.watching.allowance import Allowance
-from legroom.watching.sampling import TreeSampler
+from legroom.watching.sampling import Allowance, TreeSampler
+from legroom.watching.trend import Floor, judge
 
 SAMPLE_EVERY_S = 0.25
 MAPPINGS_EVERY_S = 1.0

@@ -19,7 +19,7 @@ from legroom.backends.program.launching import Program, here
 from legroom.hollow.file_layer import FULL
 from legroom.machine.tree import PROC
 from legroom.units import MIB
-from legroom.watching.proc import command_line
+from legroom.watching.processes import command_line
 
 SHARED = Path("/dev/shm")
 HEAVY = (b"libtorch_cpu", b"libtorch.so", b"libcuda.so", b"jaxlib", b"libtensorflow")

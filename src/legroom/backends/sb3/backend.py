@@ -86,7 +86,7 @@ class Sb3Fitter(base.BackendFitter):
     must_hold: Mapping[str, Price] = {
         "minibatch-does-not-divide": "changes-learning", "minibatch-exceeds-rollout": "free",
     }  # fmt: skip
-    attachments = lazily(f"{ROOM}.attachments:ATTACHMENTS")
+    attachments = lazily(f"{ROOM}.knobs:ATTACHMENTS")
     knobs = lazily(f"{ROOM}.knobs:SB3_KNOBS")
     with_free_savings = lazily(f"{ROOM}.knobs:with_free_savings")
     ways_to_grow = lazily(f"{ROOM}.ladders:ways_to_grow")

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 import types
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,7 @@ import gymnasium
 import numpy as np
 
 if len(sys.argv) > 1 and sys.argv[1] == "light":
-    import cloudpickle
-
-    from legroom.sharing import crew as crew_room
-    from legroom.sharing import messages, slots
-    from legroom.sharing import template as template_room
+    from legroom.sharing.crew import LightEnvs
 else:
     import stable_baselines3
     import torch
@@ -138,38 +135,17 @@ def measure_fork() -> Any:
 
 def measure_light() -> Any:
     """Return what a worker without torch holds alone: a fresh interpreter, and one forked from a template."""
-    make = partial(gymnasium.make, "CartPole-v1")
-    template = partial(template_room.Template, [make] * 2, [], ["gymnasium.envs.classic_control"])
-    return {"light_worker": measure_crew(1, make, None), "light_forked": measure_crew(2, make, template)}
+    fresh, forked = measure_workers(1, None), measure_workers(2, ["gymnasium.envs.classic_control"])
+    return {"light_worker": fresh, "light_forked": forked}
 
 
-def measure_crew(count: int, make: Any, template: Any) -> Any:
+def measure_workers(count: int, preload: Any) -> Any:
     """Return the unique bytes of one of `count` workers that have played a little."""
-    crew = crew_room.Crew(count, 1, template)
-
-    def ask(*request: Any) -> Any:
-        return crew.ask(dict.fromkeys(crew.workers, messages.pack_request(*request)))[0].value
-
-    try:
-        for worker in crew.workers:
-            envs = [worker.envs[0]]
-            functions = None if worker.is_forked else cloudpickle.dumps([make])
-            crew.ask({worker: messages.pack_request("build", envs, True, [], functions)})
-        observation, action = ask("spaces")
-        layout = slots.layout_of(observation, action, count)
-        os.ftruncate(crew.shared, layout.nbytes)
-        ask("attach", layout)
-        ask("actions", "<i8", ())
-        crew.ask({
-            worker: messages.pack_request("reset", 0, {worker.envs[0]: 0}, {worker.envs[0]: None})
-            for worker in crew.workers
-        })  # fmt: skip
+    with closing(LightEnvs(partial(gymnasium.make, "CartPole-v1"), count, preload)) as envs:
+        envs.ask_each("reset", 0, each=lambda index: (0, None))
         for step in range(100):
-            crew.send(dict.fromkeys(crew.workers, messages.STEP_INTO[step % 2]))
-            crew.receive(crew.workers)
-        return rollup(crew.workers[-1].pid)["unique"]
-    finally:
-        crew.close()
+            envs.ask_each("step", step % 2, each=lambda index: (0,))
+        return rollup(envs.pids[-1])["unique"]
 
 
 STAGES = {"trainer": measure_trainer, "forkserver": measure_forkserver, "fork": measure_fork, "light": measure_light}

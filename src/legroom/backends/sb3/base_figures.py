@@ -9,7 +9,10 @@ Measured in anonymous pages plus all pages of mapped libraries: in the sum of PS
 pages count once, whereas the child's own PSS would shrink whenever some other process on the machine has torch loaded.
 """
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +28,7 @@ IMPORTED_IF_THERE = (
     "pygame", "pygame-ce", "sympy",
 )  # fmt: skip
 CHILD = Path(__file__).with_name("base_child.py")
+TIMEOUT_S = 120
 
 # Measured 2026-11-17, Linux x86-64, Python 3.11, torch 2.13.0+cpu, SB3 2.9.2, gymnasium 1.2.2, numpy 2.4.6, by
 # `python src/legroom/backends/sb3/base_child.py forkserver` (and `fork`, `light`); it repeats within 1 MB. Of what SB3
@@ -173,6 +177,21 @@ def _system() -> str:
 
 
 def _measure(stage: str) -> dict[str, int] | None:
-    from legroom.machine.base_measure import measure_base  # most commands do without it
+    """Return the figures one stage of the child reports, None where it cannot run or reports something else.
 
-    return measure_base(CHILD, stage, STAGES[stage])
+    The GPU context is an item of its own; of the working directory nothing is imported, by none of its processes.
+    """
+    from legroom.machine.child_process import patiently  # most commands do without it
+
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONSAFEPATH": "1"}
+    command, nowhere = [sys.executable, "-P", str(CHILD), stage], subprocess.DEVNULL
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=nowhere, env=environment) as running:
+            try:
+                output, _ = patiently(running, TIMEOUT_S, lambda left: running.communicate(timeout=left))
+            finally:
+                running.kill()
+        report = json.loads(output.splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+        return None
+    return report if isinstance(report, dict) and set(report) == STAGES[stage] else None

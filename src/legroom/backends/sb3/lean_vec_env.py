@@ -13,7 +13,6 @@ Figures of `python -m bench.workers` and `python -m bench.parallel_workers`, 202
 `DummyVecEnv` and `SubprocVecEnv` of stable-baselines3 2.9.
 """
 
-import os
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -27,12 +26,10 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices,
 
 from legroom.errors import BadInput
 from legroom.sharing.crew import Crew
-from legroom.sharing.failures import name_envs
-from legroom.sharing.messages import STEP_INTO, Answer, pack_request, pickled_by_value
-from legroom.sharing.process import WorkerProcess
+from legroom.sharing.messages import STEP_INTO, Answer, name_envs, pack_request, pickled_by_value
+from legroom.sharing.process import Template, WorkerProcess
 from legroom.sharing.shared import begin_sharing, keep_shared
-from legroom.sharing.slots import TERMINAL, Slots, copied, layout_of
-from legroom.sharing.template import Template
+from legroom.sharing.slots import TERMINAL, Slots, copied
 
 OWN_ENVS = "gymnasium."  # entry points that every worker knows by itself
 
@@ -95,40 +92,17 @@ class LeanVecEnv(VecEnv):
         self._crew.note = self.note
         self._close = weakref.finalize(self, self._crew.close)
         try:
-            observation_space, action_space = self._build(env_fns, monitor, registered)
+            observation_space, action_space, layout = self._crew.build(
+                env_fns, monitor, registered, as_returned=as_returned
+            )
             keep_shared()  # the next vector environment of this run finds it, though these workers have ended
-            layout = layout_of(observation_space, action_space, len(env_fns))
-            os.ftruncate(self._crew.shared, layout.nbytes)
             self._slots = Slots(layout, self._crew.shared)
             self._slot = 0
             self._actions: np.ndarray | None = None
-            self._ask_all("attach", layout)
             VecEnv.__init__(self, len(env_fns), observation_space, action_space)  # also beneath SubprocVecEnv
         except BaseException:
             self._close()
             raise
-
-    def _build(
-        self, env_fns: Sequence[Callable[[], gym.Env[Any, Any]]], monitor: bool, registered: list[bytes]
-    ) -> tuple[gym.Space[Any], gym.Space[Any]]:
-        """Have the environments made, all workers at once, and return their common spaces."""
-        for worker in self._crew.workers:
-            envs = list(worker.envs)
-            if worker.is_forked:
-                request = pack_request("build", envs, monitor, [], None, self._as_returned)
-            else:
-                # in one pickle, so that data that several functions refer to is there once
-                pickled = pickled_by_value([env_fns[index] for index in envs])
-                request = pack_request("build", envs, monitor, registered, pickled, self._as_returned)
-            self._crew.send({worker: request})
-        answers = self._crew.receive(self._crew.workers)
-        described = [each for answer in answers if answer for each in answer.value]
-        for index, spaces in enumerate(described):
-            if spaces != described[0]:
-                raise BadInput(f"env {index} has the spaces {spaces}, env 0 has {described[0]}: they must be equal")
-        (answer,) = self._crew.ask({self._crew.workers[0]: pack_request("spaces")})
-        first: tuple[gym.Space[Any], gym.Space[Any]] = answer.value
-        return first
 
     def reset(self) -> VecEnvObs:
         self._crew.settle()
@@ -177,7 +151,7 @@ class LeanVecEnv(VecEnv):
             if mine is None:
                 return False
             self._actions = None  # an interruption must not leave workers that read them otherwise
-            self._ask_all("actions", actions.dtype.str, actions.shape[1:])
+            self._crew.ask_all("actions", actions.dtype.str, actions.shape[1:])
             self._actions = mine
         mine[...] = actions
         return True
@@ -271,10 +245,6 @@ class LeanVecEnv(VecEnv):
     def envs_by_pid(self) -> dict[int, str]:
         """Return which environments each worker process has, in words, by its pid."""
         return {worker.pid: name_envs(worker.envs) for worker in self._crew.workers}
-
-    def _ask_all(self, name: str, *arguments: Any) -> None:
-        message = pack_request(name, *arguments)
-        self._crew.ask(dict.fromkeys(self._crew.workers, message))
 
     def _ask_envs(self, indices: VecEnvIndices, name: str, *arguments: Any) -> list[Any]:
         """Ask these environments and return what each answers, in the order of `indices`."""

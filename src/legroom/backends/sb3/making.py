@@ -29,7 +29,7 @@ from legroom.environments.env_make import make_env
 from legroom.errors import BadInput
 from legroom.machine.stack_signal import answer_stack_signal
 from legroom.model.run import Run
-from legroom.sharing.failures import name_envs
+from legroom.sharing.messages import name_envs
 from legroom.sharing.shared import begin_sharing, keep_shared
 from legroom.training.events import Call, EnvCalls
 

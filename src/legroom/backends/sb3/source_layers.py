@@ -13,6 +13,7 @@ then nothing is known, as before. It is an estimate: `forward` is not read.
 import ast
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,6 @@ from legroom.named_runs import workloads
 from legroom.reading.source import parse_module
 from legroom.reading.user_files import read_text
 
-# Layers without parameters whose result alone is kept, which every layer's output is once already.
-FREE = frozenset({"ReLU", "Tanh", "Sigmoid", "Identity", "Sequential", "Flatten", "Unflatten"})
 KEEPS_INPUT = frozenset({"GELU", "SiLU", "ELU", "LeakyReLU", "Softplus", "Mish", "SELU", "Dropout", "Dropout2d"})
 NORMS = frozenset({"BatchNorm1d", "BatchNorm2d", "LayerNorm", "GroupNorm", "InstanceNorm2d"})
 _OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
@@ -90,36 +89,29 @@ class _Row:
         self.shape = shape  # of what the next layer gets
         names = [each.arg for each in made.args.args[1:]]
         self.observation = names[0] if names else ""
+        self.names: dict[str, int] = {}
         defaults = zip(reversed(names), reversed(made.args.defaults), strict=False)
         self.names = {name: value for name, node in defaults if (value := self._number(node)) is not None} | arguments
-        elements = math.prod(shape)
-        self.converted = 0 if is_float else elements
-        self.parameters, self.kept, self.widest, self.convolved, self.largest = 0, self.converted, 0, 0, 0
+        self.converted = 0 if is_float else math.prod(shape)
 
     def net(self) -> Net | None:
-        layers = 0
+        net, layers = Net(kept=self.converted, converted=self.converted), 0
         for node in self._calls():
-            layer = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if layer in FREE:
-                if layer == "Flatten":
-                    self.shape = (math.prod(self.shape),)
-                continue
-            follow = getattr(self, f"_{layer.lower()}", None) if layer in LAYERS else None
-            if layer in KEEPS_INPUT:
-                self.kept += math.prod(self.shape)
+            layer = _last_name(node)
+            if layer == "Flatten":
+                self.shape = (math.prod(self.shape),)
+            elif layer in KEEPS_INPUT:
+                net = net.then(Net(kept=math.prod(self.shape)))
             elif layer in NORMS:
-                self.kept, self.parameters = self.kept + math.prod(self.shape), self.parameters + 2 * self.shape[0]
-            elif follow is not None:
-                if not follow(node):
+                net = net.then(Net(2 * self.shape[0], math.prod(self.shape)))
+            elif layer in LAYERS:
+                made = LAYERS[layer](self, node)
+                if made is None:
                     return None
-                layers += 1
+                net, layers = net.then(made), layers + 1
         if not layers:
             return None
-        features = self.names.get("features_dim", math.prod(self.shape))
-        return Net(
-            self.parameters, self.kept, self.widest, features, self.converted, self.convolved, self.largest,
-            widest_outside=self.widest,
-        )  # fmt: skip
+        return replace(net, features=self.names.get("features_dim", math.prod(self.shape)), widest_outside=net.widest)
 
     def _calls(self) -> Iterator[ast.Call]:
         """Yield the calls in the order they are written; one that makes layers in a loop ends in nothing known."""
@@ -132,60 +124,46 @@ class _Row:
             looped = (ast.For, ast.While, ast.If, ast.ListComp, ast.GeneratorExp)
             nodes = list(ast.walk(statement))
             calls = [node for node in nodes if isinstance(node, ast.Call)]
-            unknown = any(isinstance(node, looped) for node in nodes) and any(_makes_layer(call) for call in calls)
+            unknown = any(isinstance(node, looped) for node in nodes) and any(
+                _last_name(call) in LAYERS for call in calls
+            )
             if unknown or any(_last_name(call) in UNKNOWN for call in calls):
                 return
             found += calls
         yield from sorted(found, key=lambda call: (call.lineno, call.col_offset))
 
-    def _conv2d(self, node: ast.Call) -> bool:
+    def convolution(self, node: ast.Call) -> Net | None:
         out, kernel = self._argument(node, "out_channels", 1), self._argument(node, "kernel_size", 2)
-        if out is None or kernel is None or len(self.shape) < 2:
-            return False
         stride, padding = self._argument(node, "stride", 3, 1), self._argument(node, "padding", 4, 0)
-        if not stride or padding is None:
-            return False
+        if out is None or kernel is None or not stride or padding is None or len(self.shape) < 2:
+            return None
         channels, *size = self.shape
         before, weights = math.prod(self.shape), channels * out * kernel ** len(size)
-        self.shape = (out, *(max((n + 2 * padding - kernel) // stride + 1, 1) for n in size))
-        self._add(weights, out)
-        self.convolved = max(self.convolved, before + math.prod(self.shape))
-        return True
+        net = self._becomes((out, *(max((n + 2 * padding - kernel) // stride + 1, 1) for n in size)), weights, out)
+        return replace(net, convolved=before + math.prod(self.shape))
 
-    _conv1d = _conv3d = _conv2d
-
-    def _linear(self, node: ast.Call) -> bool:
+    def linear(self, node: ast.Call) -> Net | None:
         out = self._argument(node, "out_features", 1)
-        if out is None:
-            return False
-        weights = math.prod(self.shape) * out
-        self.shape = (out,)
-        self._add(weights, out)
-        return True
+        return None if out is None else self._becomes((out,), math.prod(self.shape) * out, out)
 
-    def _maxpool2d(self, node: ast.Call) -> bool:
+    def pool(self, node: ast.Call) -> Net | None:
         kernel = self._argument(node, "kernel_size", 0)
         stride = self._argument(node, "stride", 1, kernel)
         if kernel is None or not stride or len(self.shape) < 2:
-            return False
-        self.shape = (self.shape[0], *(max((n - kernel) // stride + 1, 1) for n in self.shape[1:]))
-        self._add(0, 0)
-        return True
+            return None
+        return self._becomes((self.shape[0], *(max((n - kernel) // stride + 1, 1) for n in self.shape[1:])))
 
-    _avgpool2d = _maxpool2d
-
-    def _adaptiveavgpool2d(self, node: ast.Call) -> bool:
+    def adaptive_pool(self, node: ast.Call) -> Net | None:
         cells = self._argument(node, "output_size", 0)
         if cells is None or len(self.shape) < 2:
-            return False
-        self.shape = (self.shape[0], *(cells for _ in self.shape[1:]))
-        self._add(0, 0)
-        return True
+            return None
+        return self._becomes((self.shape[0], *(cells for _ in self.shape[1:])))
 
-    def _add(self, weights: int, bias: int) -> None:
-        elements = math.prod(self.shape)
-        self.parameters, self.largest = self.parameters + weights + bias, max(self.largest, weights)
-        self.kept, self.widest = self.kept + elements, max(self.widest, elements)
+    def _becomes(self, shape: tuple[int, ...], weights: int = 0, bias: int = 0) -> Net:
+        """Return the layer that makes such a shape of what it gets."""
+        self.shape = shape
+        elements = math.prod(shape)
+        return Net(weights + bias, elements, elements, elements, largest=weights)
 
     def _argument(self, node: ast.Call, name: str, place: int, default: int | None = None) -> int | None:
         given = [keyword.value for keyword in node.keywords if keyword.arg == name] or node.args[place : place + 1]
@@ -200,7 +178,7 @@ class _Row:
             each = {self._number(part) for part in node.elts}
             return each.pop() if len(each) == 1 else None
         if isinstance(node, ast.Name):
-            return self.names.get(node.id) if hasattr(self, "names") else None
+            return self.names.get(node.id)
         if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
             left, right = self._number(node.left), self._number(node.right)
             return None if left is None or right is None else _OPERATIONS[type(node.op)](left, right)
@@ -210,7 +188,10 @@ class _Row:
         return None
 
 
-LAYERS = frozenset({"Conv1d", "Conv2d", "Conv3d", "Linear", "MaxPool2d", "AvgPool2d", "AdaptiveAvgPool2d"})
+LAYERS: Mapping[str, Callable[[_Row, ast.Call], Net | None]] = {
+    "Conv1d": _Row.convolution, "Conv2d": _Row.convolution, "Conv3d": _Row.convolution, "Linear": _Row.linear,
+    "MaxPool2d": _Row.pool, "AvgPool2d": _Row.pool, "AdaptiveAvgPool2d": _Row.adaptive_pool,
+}  # fmt: skip
 LARGEST = 1 << 24  # of a layer's sizes
 UNKNOWN = frozenset({
     "LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer",
@@ -220,10 +201,6 @@ UNKNOWN = frozenset({
 
 def _last_name(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-
-
-def _makes_layer(call: ast.Call) -> bool:
-    return _last_name(call) in LAYERS
 
 
 def find_extractor(name: str) -> Extractor | None:

@@ -30,7 +30,7 @@ from legroom.errors import BadInput, LegroomError
 from legroom.machine.limits import limit_reached
 from legroom.machine.stack_signal import answer_stack_signal
 from legroom.model.learner import Evaluation, FailureCause, Learned, Learner, Loop, SavedState, State, Status, TrainTask
-from legroom.sharing.failures import WorkerDied
+from legroom.sharing.messages import WorkerDied
 from legroom.training.checkpoint import parameters_sha256
 from legroom.training.events import EnvCalls
 from legroom.training.finite import all_finite, loss_not_finite

@@ -1,7 +1,7 @@
 """Predict what observations take in lean storage: from a probe of the environment, or at most.
 
 How much successive observations have in common is in no run file. Without a probe only structure is certain: each
-frame is stored once, with at most LEAN_OVERHEAD around it, and no copy is made. With one (`env_probe`), the
+frame is stored once, with at most LEAN_OVERHEAD around it, and no copy is made. With one (`lean_probe`), the
 bytes of first observations, steps and new episodes are known, and the band comes from the spread of what was measured
 and from how often episodes may begin. A prediction never exceeds the structural bound.
 

@@ -1,6 +1,6 @@
 """Estimate networks and updates of an SB3 run from shapes alone: no torch, nothing imported that the run names.
 
-Parameters are exact (a test counts the real ones). Activations follow from what autograd keeps (`net_shapes`). What
+Parameters are exact (a test counts the real ones). Activations follow from what autograd keeps (`model.workload`). What
 lives only for a moment (gradients of activations, an optimizer's temporaries) is estimated, which is why tracing is the
 better way where torch is installed. With activation checkpointing or bfloat16 the estimate is an upper one: it says
 more than a trace would rather than less.
@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from legroom.backends.base import algorithm_of, hyper
-from legroom.backends.sb3.bill.net_shapes import flatten, flattened, image_shape, last, lstm, nature_cnn, norms
 from legroom.backends.sb3.source_layers import find_extractor, is_headless, source_layers
 from legroom.backends.sb3.stored import (
     FLOAT32,
@@ -29,8 +28,9 @@ from legroom.model.facts import spaces_of
 from legroom.model.footprint import Known, Phase
 from legroom.model.run import Run
 from legroom.model.spaces import DTYPES, BoxSpace, DictSpace, Space
-from legroom.model.workload import Net, linear, mlp
+from legroom.model.workload import Net, convolutions, linear, mlp
 
+NATURE_CNN = ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0))  # out channels, kernel, stride, padding
 BFLOAT16 = 2
 REDUCTION = 4 << 20  # partial sums of a bias' gradient over a large batch, on a card (`device.cuda_reduce`)
 
@@ -223,7 +223,7 @@ def _networks(run: Run) -> tuple[Networks, str]:
             bare = run.policy.name == "LinearPolicy"  # which also leaves out the bias
             arch = run.policy.kwargs.get("net_arch", [] if bare else [64, 64])
             net = extractor.then(mlp(extractor.features, arch))
-            out = linear(last(arch, extractor.features), _action_outputs(action))
+            out = linear(_width_after(arch, extractor.features), _action_outputs(action))
             bias = out.features if bare else 0
             return Networks(net.parameters + out.parameters - bias, 0, Net(), net), note
     return _actor_critic(run, extractor), note
@@ -246,19 +246,19 @@ def _actor_critic(run: Run, extractor: Net) -> Networks:
         hidden, layers = int(kwargs.get("lstm_hidden_size", 256)), int(kwargs.get("n_lstm_layers", 1))
         lstms = 1 if kwargs.get("shared_lstm") or not kwargs.get("enable_critic_lstm", True) else 2
         for _ in range(lstms):
-            features = features.then(lstm(width, hidden, layers))
+            features = features.then(_lstm(width, hidden, layers))
         if lstms == 1 and not kwargs.get("shared_lstm"):
             features = features.then(linear(width, hidden))  # the critic's own linear layer instead of an LSTM
         width = hidden
     towers = mlp(width, pi).then(mlp(width, vf))
     outputs = _action_outputs(action)
-    heads = linear(last(pi, width), outputs).then(linear(last(vf, width), 1))
+    heads = linear(_width_after(pi, width), outputs).then(linear(_width_after(vf, width), 1))
     net = features.then(towers).then(heads)
     spread = 0
     if isinstance(action, BoxSpace):
         spread = outputs
         if hyper(run, "use_sde"):
-            latent = last(pi, width)
+            latent = _width_after(pi, width)
             spread = latent * (outputs if kwargs.get("full_std", True) else 1)
     return Networks(net.parameters + spread, 0, net, net)
 
@@ -292,10 +292,10 @@ def _actor_critics(run: Run, extractor: Net) -> Networks:
     shared = bool(kwargs.get("share_features_extractor", False))
     body = mlp(width, pi)
     deterministic = name in ("TD3", "DDPG")
-    head = linear(last(pi, width), dims)
+    head = linear(_width_after(pi, width), dims)
     spread = 0 if deterministic else head.parameters
     if spread and hyper(run, "use_sde"):  # a matrix of its own instead of a layer with bias
-        spread = last(pi, width) * (dims if kwargs.get("full_std", True) else 1)
+        spread = _width_after(pi, width) * (dims if kwargs.get("full_std", True) else 1)
     actor = extractor.then(body).then(head).then(Net(spread, dims, dims, dims))
     outputs = int(kwargs.get("n_quantiles", 25)) if name == "TQC" else 1
     critic = mlp(width + dims, qf, outputs)
@@ -304,8 +304,8 @@ def _actor_critics(run: Run, extractor: Net) -> Networks:
     for _ in range(n_critics):
         critics = critics.then(critic)
     if name == "CrossQ" and kwargs.get("batch_norm", True):  # scale and bias before every layer
-        actor = actor.then(norms([width, *pi]))
-        critics = critics.then(norms([width + dims, *qf] * n_critics))
+        actor = actor.then(_norms([width, *pi]))
+        critics = critics.then(_norms([width + dims, *qf] * n_critics))
         actor, critics = (replace(net, inside=0, recomputed=(), widest_outside=net.widest) for net in (actor, critics))
     trained = actor.parameters + critics.parameters
     if deterministic:
@@ -326,14 +326,14 @@ def _extractor(run: Run) -> tuple[Net, str]:
     if own in (None, "CombinedExtractor") and isinstance(observation, DictSpace):
         return _combined(run, observation), ""
     if named is None and run.policy.name.startswith("Cnn"):
-        return nature_cnn(image_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
+        return _nature_cnn(_image_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
     if named is None or own == "FlattenExtractor":
-        return flatten(observation), ""
+        return _flatten(observation), ""
     published = find_extractor(str(named))
     if published is not None and published.layers is not None and isinstance(observation, BoxSpace):
         return published.net(observation, _extractor_kwargs(run)), ""
     if own == "NatureCNN":
-        return nature_cnn(image_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
+        return _nature_cnn(_image_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
     features = int(_extractor_kwargs(run).get("features_dim", 512))
     read = (
         source_layers(run, str(named), observation, _extractor_kwargs(run))
@@ -342,7 +342,7 @@ def _extractor(run: Run) -> tuple[Net, str]:
     )
     if read is not None:
         return read, f"the layers of {named} are read from its source, as far as it goes (--mode trace builds them)"
-    elements = flattened(observation)
+    elements = _flattened(observation)
     note = f"the layers of {named} are not known without importing it and are not counted (use --mode trace)"
     return Net(0, elements + features, features, features, elements), note
 
@@ -373,9 +373,9 @@ def _combined(run: Run, observation: DictSpace) -> Net:
     net, features = Net(), 0
     for space in observation.spaces.values():
         if is_image(space) and not normalizes_observations(run):
-            part = nature_cnn(image_shape(space), size)
+            part = _nature_cnn(_image_shape(space), size)
         else:
-            part = flatten(space)
+            part = _flatten(space)
         net, features = net.then(part), features + part.features
     # th.cat makes one more array of all features
     widest = max(net.widest, features)
@@ -416,3 +416,50 @@ def _sample_nbytes(run: Run) -> int:
     if algorithm_of(run).family == "off-policy":
         return 2 * observations + actions + 2 * FLOAT32
     return observations + actions + 4 * FLOAT32
+
+
+def _width_after(layers: Any, width: int) -> int:
+    """Return the width after some layers."""
+    return int(layers[-1]) if len(layers) else width
+
+
+def _norms(widths: Any) -> Net:
+    """Return batch normalisations; input and normalised input are kept."""
+    return Net(2 * sum(widths), 2 * sum(widths), max(widths), 1, widest_outside=max(widths))
+
+
+def _lstm(width: int, hidden: int, layers: int) -> Net:
+    """Return an LSTM; four gates, cell and output are kept."""
+    parameters = sum(4 * hidden * ((width if layer == 0 else hidden) + hidden + 2) for layer in range(layers))
+    largest = 4 * hidden * max(width, hidden)
+    return Net(parameters, 6 * hidden * layers, 4 * hidden, hidden, largest=largest, widest_outside=4 * hidden)
+
+
+def _nature_cnn(shape: tuple[int, ...], features: int) -> Net:
+    """Return SB3's `NatureCNN`: a container of convolutions, then one linear layer."""
+    return convolutions(shape, NATURE_CNN, features, convert=True)
+
+
+def _flatten(space: Space) -> Net:
+    """Return SB3's `FlattenExtractor`."""
+    width = _flattened(space)
+    # A float32 box is used as it is; anything else is converted or one-hot encoded into a new array.
+    converted = 0 if isinstance(space, BoxSpace) and space.dtype == "float32" else width
+    return Net(0, converted, 0, width, converted)
+
+
+def _flattened(space: Space) -> int:
+    """Return how many numbers an observation is once it is flat and encoded."""
+    match space.type:
+        case "discrete":
+            return space.n
+        case "multidiscrete":
+            return sum(space.nvec)
+        case "dict":
+            return sum(_flattened(sub) for sub in space.spaces.values())
+    return math.prod(space.shape)
+
+
+def _image_shape(space: Space) -> tuple[int, ...]:
+    """Return the shape as a CNN sees it."""
+    return space.shape if isinstance(space, BoxSpace) and len(space.shape) > 1 else (1, _flattened(space))

@@ -36,7 +36,7 @@ from legroom.model.run import Run
 from legroom.model.spaces import leaves
 
 # What an update needs beyond its tensors where it was not measured: oneDNN's and BLAS' own buffers, and what malloc
-# loses between blocks below its mmap threshold (32 MiB). Set on 54 updates of `measured_updates` (2026-11-17, torch
+# loses between blocks below its mmap threshold (32 MiB). Set on 54 updates of `evidence_child` (2026-11-17, torch
 # 2.13.0+cpu, glibc 2.36, one thread; `python -m bench.update_scratch`): MLPs of 64 to 2048, NatureCNN on 48x48x3 to
 # 96x96x3 and 64x64x12, LSTMs, batches of 32 to 256.
 # Of the bytes that go in and come out of the largest convolution: while they come from the heap, and beyond that.

@@ -2,12 +2,9 @@
 
 from collections.abc import Callable, Iterable
 
-from legroom.backends.sb3.bill.checkpoint import checkpoint_items
-from legroom.backends.sb3.bill.envs import envs_items, evaluation_items
+from legroom.backends.sb3.bill.buffers import checkpoint_items, replay_items, rollout_items
 from legroom.backends.sb3.bill.network import network_items
-from legroom.backends.sb3.bill.replay import replay_items
-from legroom.backends.sb3.bill.rollout import rollout_items
-from legroom.backends.sb3.bill.runtime import runtime_items
+from legroom.backends.sb3.bill.processes import envs_items, evaluation_items, runtime_items
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Footprint, Item
 from legroom.model.run import Run

@@ -83,7 +83,7 @@ class Answer:
 
 
 # Part of the cache's key: what was measured in another way is measured anew.
-UPDATES = Path(__file__).parents[1] / "measured_updates.py"
+UPDATES = Path(__file__).parents[1] / "evidence_child.py"
 # Tensors of a measured update; what runs in a second or two, and far from anyone's memory.
 BUDGET = 160 << 20
 # Between two children, and between a child and the run it stands for, malloc's layout differs: blocks of up to 32 MiB

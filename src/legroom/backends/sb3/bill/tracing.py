@@ -39,11 +39,10 @@ from legroom.backends.sb3.stored import has_own_classes, network_key, update_nby
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import MissingExtra, Untraceable
 from legroom.extras import needs
-from legroom.hollow.cuda_reduce import Card, card_with
+from legroom.hollow.cuda_reduce import card_with
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
-from legroom.machine.child_process import installed_first, interpreter, run_file
+from legroom.machine.child_process import installed_first, interpreter, patiently, run_file
 from legroom.machine.gpu_table import multiprocessors_of
-from legroom.machine.patience import patiently
 from legroom.machine.versions import is_installed, read_versions
 from legroom.model.evidence import DeviceName, Evidence, Look, Mode, NetTrace, Values
 from legroom.model.footprint import Phase
@@ -59,14 +58,10 @@ TOLERATED_DOUBT = 0.02  # of the peak: unmeasured scratch below it is not worth 
 
 @dataclass
 class Job:
-    """One run on its way: what was estimated, what of its update is known already, what is to be measured."""
+    """One run on its way: what is asked of the child, what was estimated, what of its update is known already."""
 
-    run: Run
-    device: DeviceName
+    request: Request
     estimate: NetTrace
-    values: Values = "refuse"
-    card: Card | None = None
-    batches: list[int] = field(default_factory=list)
     measured: list[Measured] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unmeasured: bool = False
@@ -83,63 +78,52 @@ def look(
     """Return what is known of the runs' networks and updates, in order; see `BackendPredictor`.
 
     Raises:
-        MissingExtra: mode `trace` without the libraries.
+        MissingExtra: mode `trace` without the libraries; otherwise arithmetic answers, with a note.
     """
     if mode == "arithmetic":
         return [_estimate(run, on) for run, on in zip(runs, devices, strict=True)]
-    measure = [_worth_measuring(run, machine, on) for run, on in zip(runs, devices, strict=True)]
-    return look_closely(runs, devices, measure, strict=mode == "trace", values=values, card=_card(machine))
+    gpu = machine.gpus[0] if machine.gpus else None
+    card = None if gpu is None else card_with(multiprocessors_of(gpu), gpu.capability)
+    jobs = [
+        plan(Request(run, on, values=values, card=card), measure=_worth_measuring(run, machine, on))
+        for run, on in zip(runs, devices, strict=True)
+    ]
+    return look_closely(jobs, strict=mode == "trace")
 
 
-def _estimate(run: Run, device: DeviceName) -> Look:
-    """Return what arithmetic says, with what was measured of the same update on this machine before, if it was."""
-    job = _plan(named_by_file(run, run_file(run)), device, True)
-    scratch = beyond_tensors(run, job.estimate, job.measured) if job.measured else None
-    unknown = _guess(job.estimate, "--mode auto --trust traces it") or _beside(run, device)
-    return Look(estimate_net(run, device), scratch, unknown=unknown)
-
-
-def _card(machine: Machine) -> Card | None:
-    """Return what shapes the kernels of the machine's first card, None where it has none."""
-    if not machine.gpus:
-        return None
-    gpu = machine.gpus[0]
-    return card_with(multiprocessors_of(gpu), gpu.capability)
-
-
-def look_closely(
-    runs: Sequence[Run],
-    devices: Sequence[DeviceName],
-    measure: Sequence[bool],
-    *,
-    strict: bool,
-    values: Values = "refuse",
-    card: Card | None = None,
-) -> list[Look]:
+def look_closely(jobs: Sequence[Job], *, strict: bool) -> list[Look]:
     """Return what tracing and measuring tell about the runs, in order.
 
-    Args:
-        measure: whether the update of each run is worth measuring.
-        strict: without the libraries, raise; otherwise fall back to arithmetic with a note.
-
     Raises:
-        MissingExtra: see `strict`.
+        MissingExtra: `strict`, and the libraries are missing.
     """
-    jobs = [
-        replace(_plan(run, on, measured), values=values, card=card)
-        for run, on, measured in zip(runs, devices, measure, strict=True)
-    ]
     try:
         answers = _answers(jobs)
     except MissingExtra as missing:
         if strict:
             raise
         note, way = f"predicted by arithmetic: {missing}", "where torch and SB3 are installed it is traced"
-        return [
-            Look(job.estimate, notes=(note,), unknown=_guess(job.estimate, way) or _beside(job.run, job.device))
-            for job in jobs
-        ]
+        return [Look(job.estimate, notes=(note,), unknown=_unknown(job.estimate, way, job.request)) for job in jobs]
     return [_conclude(job, answer) for job, answer in zip(jobs, answers, strict=True)]
+
+
+def _estimate(run: Run, device: DeviceName) -> Look:
+    """Return what arithmetic says, with what was measured of the same update on this machine before, if it was."""
+    job = plan(Request(named_by_file(run, run_file(run)), device), measure=True)
+    scratch = beyond_tensors(job.request.run, job.estimate, job.measured) if job.measured else None
+    unknown = _unknown(job.estimate, "--mode auto --trust traces it", Request(run, device))
+    return Look(estimate_net(run, device), scratch, unknown=unknown)
+
+
+def _unknown(net: NetTrace, way: str, request: Request) -> str:
+    """Return why an estimate does not say all that there is, empty where it does."""
+    guessed = f"arithmetic does not know {net.guessed} ({way})" if net.guessed else ""
+    return guessed or _beside(request)
+
+
+def _beside(request: Request) -> str:
+    """Return what else is on the card; empty where it is none, or nothing is."""
+    return beside_the_run(request.run) if request.device == "cuda" else ""
 
 
 def _worth_measuring(run: Run, machine: Machine, device: DeviceName) -> bool:
@@ -153,13 +137,14 @@ def _worth_measuring(run: Run, machine: Machine, device: DeviceName) -> bool:
     return unknown or (footprint.at(Phase.UPDATE) * (1 + UPDATE_MARGIN) >= peak and doubt > TOLERATED_DOUBT * peak)
 
 
-def _plan(run: Run, device: DeviceName, measure: bool) -> Job:
-    job = Job(run, device, estimate_net(run, device))
-    if device == "cpu" and measure:
+def plan(request: Request, *, measure: bool) -> Job:
+    net = estimate_net(request.run, request.device)
+    job = Job(request, net)
+    if request.device == "cpu" and measure:
         try:
-            net = job.estimate
             parameters = net.weights + net.gradients + net.optimizer
-            job.batches, job.measured = plan_scratch(run, update_nbytes(net), parameters)
+            batches, job.measured = plan_scratch(request.run, update_nbytes(net), parameters)
+            job.request = replace(request, batches=batches)
         except Untraceable as reason:
             job.notes.append(f"operators' scratch memory was not measured, the band is wider: {reason}")
             job.unmeasured = True
@@ -167,73 +152,60 @@ def _plan(run: Run, device: DeviceName, measure: bool) -> Job:
 
 
 def _answers(jobs: Sequence[Job]) -> list[Answer]:
-    """Return an answer per job: from one child for all, or from this process for what only it knows."""
-    known_here = ["live:" in repr((job.run.policy, job.run.algo_class)) for job in jobs]
-    kept = [None if here else _kept(job) for job, here in zip(jobs, known_here, strict=True)]
-    requests = [
-        Request(job.run, job.device, [] if job.measured else job.batches, job.values, job.card)
-        for job, here, known in zip(jobs, known_here, kept, strict=True)
-        if not here and known is None
-    ]
-    traced = iter(trace_in_child(requests))
-    return [
-        _trace_here(job) if here else known or _keep(job, next(traced))
-        for job, here, known in zip(jobs, known_here, kept, strict=True)
-    ]
+    """Return an answer per job: a kept one, from this process for what only it knows, or from one child for all."""
+    answers = {
+        number: _trace_here(job.request) if _is_here(job.request.run) else _kept(job) for number, job in enumerate(jobs)
+    }
+    asked = [number for number, known in answers.items() if known is None]
+    requests = [replace(jobs[n].request, batches=[]) if jobs[n].measured else jobs[n].request for n in asked]
+    for number, answer in zip(asked, trace_in_child(requests), strict=True):
+        answers[number] = answer
+        if answer.net is not None and jobs[number].request.device == "cpu":
+            keep_trace(jobs[number].request.run, jobs[number].request.values, answer.net)
+    return [answer for answer in answers.values() if answer is not None]
+
+
+def _is_here(run: Run) -> bool:
+    """Say whether the run's networks are of classes that exist in this process only."""
+    return "live:" in repr((run.policy, run.algo_class))
 
 
 def _kept(job: Job) -> Answer | None:
     """Return what an earlier command found out, where nothing is left to be measured."""
-    if job.device != "cpu" or (job.batches and not job.measured):
+    if job.request.device != "cpu" or (job.request.batches and not job.measured):
         return None
-    net = kept_trace(job.run, job.values)
+    net = kept_trace(job.request.run, job.request.values)
     return None if net is None else Answer(net)
 
 
-def _keep(job: Job, answer: Answer) -> Answer:
-    if job.device == "cpu" and answer.net is not None:
-        keep_trace(job.run, job.values, answer.net)
-    return answer
-
-
-def _trace_here(job: Job) -> Answer:
+def _trace_here(request: Request) -> Answer:
     with needs("sb3", what="tracing a run"):
         from legroom.backends.sb3.trace import trace_run
-    not_measured = "the policy uses a class that exists in this process only" if job.batches else ""
+    not_measured = "the policy uses a class that exists in this process only" if request.batches else ""
     try:
-        return Answer(trace_run(job.run, job.device, card=job.card, values=job.values), not_measured=not_measured)
+        net = trace_run(request.run, request.device, card=request.card, values=request.values)
     except Untraceable as reason:
         return Answer(None, str(reason), reason.way, reason.modelled, not_measured=not_measured)
+    return Answer(net, not_measured=not_measured)
 
 
 def _conclude(job: Job, answer: Answer) -> Look:
-    notes, measured, unknown = list(job.notes), job.measured or answer.measured, ""
+    run, notes, measured, unknown = job.request.run, list(job.notes), job.measured or answer.measured, ""
     if answer.measured:
-        remember(job.run, job.batches, answer.measured)
-    refused = answer.net is None and any(found.severity == "error" for found in space_rules(job.run))
+        remember(run, job.request.batches, answer.measured)
+    refused = answer.net is None and any(found.severity == "error" for found in space_rules(run))
     if refused:  # which is said as an error; what came of trying it is no news
         unknown = "it could not be traced: SB3 refuses this run"
     elif answer.net is None:
         notes.append(f"predicted by arithmetic, with a wider band: the policy cannot be traced: {answer.not_traced}")
         if not answer.modelled or job.estimate.guessed:
-            unknown = f"it could not be traced: {answer.not_traced} ({answer.way or _way_out(job.run)})"
+            unknown = f"it could not be traced: {answer.not_traced} ({answer.way or _way_out(run)})"
     if answer.not_measured and not refused:
         notes.append(f"operators' scratch memory was not measured, the band is wider: {answer.not_measured}")
     net = answer.net or job.estimate
-    unknown = unknown or _beside(job.run, job.device)
     unmeasured = bool(not measured and (answer.not_measured or job.unmeasured) and not refused)
-    scratch = beyond_tensors(job.run, net, measured) if measured else None
-    return Look(net, scratch, tuple(notes), unknown, unmeasured)
-
-
-def _guess(net: NetTrace, way: str) -> str:
-    """Return why an estimate says nothing, empty where arithmetic knows all of it."""
-    return f"arithmetic does not know {net.guessed} ({way})" if net.guessed else ""
-
-
-def _beside(run: Run, device: DeviceName) -> str:
-    """Return what else is on the card; empty where it is none, or nothing is."""
-    return beside_the_run(run) if device == "cuda" else ""
+    scratch = beyond_tensors(run, net, measured) if measured else None
+    return Look(net, scratch, tuple(notes), unknown or _beside(job.request), unmeasured)
 
 
 def _way_out(run: Run) -> str:
@@ -249,22 +221,22 @@ def trace_in_child(requests: Sequence[Request]) -> list[Answer]:
     Raises:
         MissingExtra: the libraries are not installed.
     """
+    if not requests:
+        return []
     for package in NEEDED:
         if not is_installed(package):
             raise MissingExtra("sb3", package, what="tracing a run")
     path, pipe = installed_first(sys.path, last=(str(Path.cwd()),)), subprocess.PIPE
-    child = subprocess.Popen(interpreter(CHILD, path, ends=True), stdin=pipe, stdout=pipe, stderr=pipe)
-    try:
-        to_send, limit_s = [pickle.dumps(list(requests))], TIMEOUT_S * (1 + len(requests))
-        output, errors = patiently(
-            child, limit_s, lambda left: child.communicate(to_send.pop() if to_send else None, timeout=left)
-        )
-    except subprocess.TimeoutExpired:
-        return [Answer(None, f"tracing took more than {TIMEOUT_S * (1 + len(requests))} s")] * len(requests)
-    finally:
-        if child.poll() is None:
+    to_send, limit_s = [pickle.dumps(list(requests))], TIMEOUT_S * (1 + len(requests))
+    with subprocess.Popen(interpreter(CHILD, path, ends=True), stdin=pipe, stdout=pipe, stderr=pipe) as child:
+        try:
+            output, errors = patiently(
+                child, limit_s, lambda left: child.communicate(to_send.pop() if to_send else None, timeout=left)
+            )
+        except subprocess.TimeoutExpired:
+            return [Answer(None, f"tracing took more than {limit_s} s")] * len(requests)
+        finally:
             child.kill()
-            child.wait()
     if child.returncode:
         words = errors.decode(errors="replace").strip().splitlines() or [f"exit code {child.returncode}"]
         return [Answer(None, f"the tracing process died: {words[-1]}")] * len(requests)
