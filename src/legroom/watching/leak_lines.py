@@ -78,7 +78,11 @@ def find_lines(
     stepper = Stepper(env, seed=seed)
     stepper.advance(warm_up)
     gc.collect()
-    containers = [each for each in gc.get_objects() if isinstance(each, _CONTAINERS)]
+    objects = gc.get_objects()
+    # a dict of arrays alone is not tracked by Python's collector: what refers to it has it
+    loose = {id(one): one for one in gc.get_referents(*objects) if isinstance(one, dict) and not gc.is_tracked(one)}
+    containers = [*(each for each in objects if isinstance(each, _CONTAINERS)), *loose.values()]
+    del objects
     sizes_then = [[len(each) for each in containers]]
     gc.freeze()  # makes the many collections that follow cheap
     halves: list[Sizes] = []
