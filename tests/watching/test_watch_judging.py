@@ -158,4 +158,3 @@ def test_an_ending_that_takes_several_samples_is_no_trend(last: tuple[int, ...])
     verdict, why, growth_per_s = judge(samples)
     assert verdict == "leak", why
     assert growth_per_s / MIB == pytest.approx(33, rel=0.05)
-
