@@ -83,7 +83,7 @@ def test_a_signal_reaches_the_program_and_its_end_is_ours(tmp_path: Path) -> Non
 
 
 def test_allocator_settings_are_the_users_where_he_has_some() -> None:
-    from legroom.backends.program.savings import attaching, by_default
+    from legroom.backends.program.attach_api import attaching, by_default
 
     command = [sys.executable, "-c", "pass"]
     with attaching(command, by_default(), {"PATH": "/bin"}, has_gpu=True) as found:

@@ -34,6 +34,8 @@ WAYS = {
     "a file": "return json.load(open('size.json'))['n']",
     "a file that may be there": "return 200 if os.path.exists('big.flag') else 3",
     "a folder": "return len([name for name in os.listdir('data')]) + 3",
+    "a link's target": "return len(os.readlink('link'))",
+    "a permission": "return 200 if os.access('big.flag', os.R_OK) else 3",
     "a variable": "return int(os.environ.get('SIZE_OF_ENV', 3))",
 }
 
@@ -46,6 +48,7 @@ def test_what_it_read_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "run.yaml").write_text('algo: DQN\nenv: {id: "sized:Sized"}\n')
     (tmp_path / "size.json").write_text('{"n": 3}')
     (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to("abc")
     run = read(str(tmp_path / "run.yaml"))
     how: Any = backend_of(run).predictor.env_task(run)
 
@@ -54,6 +57,8 @@ def test_what_it_read_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert kept is not None and kept.spaces.observation.shape == (3,)
     (tmp_path / "size.json").write_text('{"n": 200}')
     (tmp_path / "big.flag").write_text("")
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("a" * 200)
     for number in range(197):
         (tmp_path / "data" / str(number)).write_text("")
     monkeypatch.setenv("SIZE_OF_ENV", "200")
@@ -86,9 +91,10 @@ def test_who_reads_all_variables_depends_on_all() -> None:
     "how",
     [
         "import pyarrow.parquet; return pyarrow.parquet.read_table('size.parquet')['n'][0].as_py()",
+        "import torch; return torch.from_file('size.parquet', size=3, dtype=torch.uint8).numel()",
         "import ctypes; return int(ctypes.CDLL(None).getenv(b'SIZE_OF_ENV') or 3) and 3",
     ],
-    ids=["a compiled library reads a file", "C reads a variable"],
+    ids=["a compiled library reads a file", "torch maps a file", "C reads a variable"],
 )
 def test_a_look_that_nobody_can_follow_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

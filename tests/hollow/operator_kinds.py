@@ -639,12 +639,12 @@ def on_hollow(name: str) -> dict[str, Any]:
     from contextlib import ExitStack
     from unittest import mock
 
+    from legroom.hollow.assumed_values import RunReads
     from legroom.hollow.card_autocast import autocast_as_on_card
     from legroom.hollow.card_operators import join_weights, operators_as_on_card
     from legroom.hollow.cuda_reduce import Card
     from legroom.hollow.dispatching import Follower
     from legroom.hollow.fake_tensors import foreach_as_on_cuda
-    from legroom.hollow.reads import RunReads
     from legroom.hollow.replaying import replay
 
     card = Card(cudnn_bfloat16=False)
@@ -706,7 +706,7 @@ def known() -> list[str]:
     import operator_cases
     import test_operators_recorded as compared
 
-    from legroom.hollow.records import ValueRefused
+    from legroom.hollow.journal import ValueRefused
 
     for name, case in operator_cases.CASES.items():
         if compared.DIFFERENT.get(name, "order") == "order":

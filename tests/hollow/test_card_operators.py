@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from legroom.hollow.assumed_values import RunReads
 from legroom.hollow.card_autocast import autocast_as_on_card
 from legroom.hollow.card_operators import attention_backend, operators_as_on_card
 from legroom.hollow.cuda_reduce import Card
 from legroom.hollow.dispatching import Follower
-from legroom.hollow.reads import RunReads
-from legroom.hollow.records import Requests, ValueRefused
+from legroom.hollow.journal import Requests, ValueRefused
 
 F32 = 4
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections import deque
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from legroom.hollow.growing import GrowingContainers, element_bytes
+from legroom.hollow.run_length import RunLength
 
 torch = pytest.importorskip("torch")
 ROOM = 400  # of the deque below
@@ -155,3 +159,17 @@ def test_a_dict_of_texts_is_found() -> None:
         looking.look(step)
     (found,) = told.containers
     assert found["held"] == "log" and found["count"] > found["before"] > 500
+
+
+def test_a_look_keeps_nothing_alive() -> None:
+    looking = GrowingContainers(Told(), RunLength(SimpleNamespace(left_out=False)).look)
+    gc.disable()  # a cycle of ours would be found
+    try:
+        for step in (1, 2, 3):
+            loss = Agent()
+            gone = weakref.ref(loss)
+            looking._look(step)
+            del loss
+            assert gone() is None
+    finally:
+        gc.enable()

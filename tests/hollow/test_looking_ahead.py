@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence  # noqa: E402
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, dataloader  # noqa: E402
 
 from legroom.hollow import epochs  # noqa: E402
-from legroom.hollow.batch_shapes import BatchKinds  # noqa: E402
+from legroom.hollow.batch_shapes import BatchKinds, ListsUnderWay  # noqa: E402
 
 COUNT = 400
 
@@ -221,3 +222,28 @@ def test_loaders_side_by_side_and_a_second_training_are_looked_at_too(follower: 
     assert (4, 90) in shapes
     follower.told.clear()
     assert (4, 90) in trained(DataLoader(Texts(), batch_size=4, collate_fn=padded), follower)
+
+
+@pytest.mark.parametrize("shape", ["list", "dict", "enumerated", "generator"])
+def test_of_a_list_it_is_told_whether_the_largest_has_come(follower: Follower, shape: str) -> None:
+    items = [torch.zeros(90 if place == 40 else 5) for place in range(60)]
+    ways = {
+        "list": lambda: items,
+        "dict": lambda: dict(enumerate(items)).values(),
+        "enumerated": lambda: (item for _, item in enumerate(items)),
+        "generator": lambda: (item for item in items),
+    }
+    lists = ListsUnderWay(follower)
+    for number, _ in enumerate(ways[shape]()):
+        if number in (10, 45):
+            lists.look(gc.get_objects())
+    told = [each for each in follower.told if each["kind"] == "batches" and each["total"] == 60]
+    assert [each["seen"] for each in told] == [11, 60] and not told[0]["alike"]
+
+
+def test_of_a_list_whose_items_are_alike_nothing_is_told(follower: Follower) -> None:
+    lists, names = ListsUnderWay(follower), [f"{number}.png" * (number % 5) for number in range(60)]
+    for number, _ in enumerate(zip([torch.zeros(5) for _ in range(60)], names, strict=True)):
+        if number == 10:
+            lists.look(gc.get_objects())
+    assert not [each for each in follower.told if each["kind"] == "batches" and each["total"] == 60]

@@ -11,7 +11,7 @@ import json
 import pytest
 from tests.hollow import operator_kinds
 
-from legroom.hollow.doubts import KNOWN, doubt_of
+from legroom.hollow.scratch_uncertainty import KNOWN, doubt_of
 
 RECORDED = json.loads(operator_kinds.DATA.read_text())
 

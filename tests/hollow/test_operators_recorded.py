@@ -17,12 +17,12 @@ import operator_cases
 import pytest
 import torch
 
+from legroom.hollow.assumed_values import RunReads
 from legroom.hollow.card_autocast import autocast_as_on_card
 from legroom.hollow.card_operators import join_weights, operators_as_on_card
 from legroom.hollow.cuda_reduce import Card
 from legroom.hollow.dispatching import Follower
 from legroom.hollow.fake_tensors import foreach_as_on_cuda
-from legroom.hollow.reads import RunReads
 
 HERE = Path(__file__).parent
 RECORDED = json.loads(gzip.decompress((HERE / "fixtures" / "operators.json.gz").read_bytes()))

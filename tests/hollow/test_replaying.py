@@ -5,7 +5,7 @@ import random
 import pytest
 
 from legroom.hollow.cuda_allocator import MIB, Settings
-from legroom.hollow.records import Rounds
+from legroom.hollow.journal import Rounds
 from legroom.hollow.replaying import replay
 
 

@@ -24,10 +24,10 @@ class Followed:
 @pytest.fixture
 def step(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], float | None]]:
     """Make one optimizer step; return how many there will be. The frames of pytest are no loops of the program."""
-    from legroom.hollow import sites
+    from legroom.hollow import source_lines
 
-    plain = sites.kind_of
-    monkeypatch.setattr(sites, "kind_of", lambda file: plain(file) if file == __file__ else sites.SKIP)
+    plain = source_lines.kind_of
+    monkeypatch.setattr(source_lines, "kind_of", lambda file: plain(file) if file == __file__ else source_lines.SKIP)
     follower = Followed()
     looking, count = RunLength(follower), 0
 
@@ -122,9 +122,11 @@ def test_once_batches_are_left_out_the_length_stays(step: Any) -> None:
 
 @pytest.mark.parametrize("loop", ["while True", "for _ in iter(int, 1)", "for _ in forever()"])
 def test_loops_without_an_end_are_not_known(step: Any, loop: str, tmp_path: Any, monkeypatch: Any) -> None:
-    from legroom.hollow import sites
+    from legroom.hollow import source_lines
 
-    monkeypatch.setattr(sites, "kind_of", lambda file: sites.USER if file.startswith(str(tmp_path)) else sites.SKIP)
+    monkeypatch.setattr(
+        source_lines, "kind_of", lambda file: source_lines.USER if file.startswith(str(tmp_path)) else source_lines.SKIP
+    )
     script = tmp_path / "program.py"
     script.write_text(
         "def forever():\n    while True: yield 1\n"

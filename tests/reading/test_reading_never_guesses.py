@@ -20,6 +20,9 @@ EXACT: dict[str, tuple[str, list[int]]] = {
     "a loop that doubles": (f"N = 1000\nfor _ in range(19):\n    N *= 2\n{MAKE}", [1000 * 2**19]),
     "a while loop": (f"N = 1000\nwhile N < 100_000_000:\n    N *= 10\n{MAKE}", [100_000_000]),
     "a constructor in a loop": (f"for N in (1000, {BIG}):\n    {MAKE}", [1000, BIG]),
+    "one after the other": (f"N = {BIG}\nmodel = {MAKE}\nmodel.learn(10)\ndel model\nother = {MAKE}\nother.learn(10)", [BIG, BIG]),
+    "one of two": (f'import sys\nN = {BIG}\nif "b" in sys.argv:\n    b = {MAKE}\n    b.learn(10)\nelse:\n    a = {MAKE}\n    a.learn(10)', [BIG, BIG]),
+    "only looked at when it is loaded": (f'N = {BIG}\n{MAKE}.learn(10).save("m")\nmodel = DQN.load("m")\nmodel.predict([0.0] * 4)', [BIG]),
     "the same size again": (f"for seed in range(5):\n    N = 1000\n    {MAKE}", [1000]),
     "a condition in a loop": (f"N = 1\nfor i in range(4):\n    if i == 1:\n        N = {BIG}\n{MAKE}", [BIG]),
     "break": (f"N = 1000\nfor i in range(9):\n    if i == 3:\n        break\n    N += 1000\n{MAKE}", [4000]),
@@ -74,6 +77,9 @@ EXACT: dict[str, tuple[str, list[int]]] = {
 
 UNKNOWN: dict[str, str] = {
     "an import that fails": f"try:\n    import elsewhere\n    N = 1000\nexcept ImportError:\n    N = {BIG}\n{MAKE}",
+    "two models that are both kept": f"N = 1000\na = {MAKE}\nb = {MAKE}\na.learn(10)\nb.learn(10)",
+    "two models of one object": f"class Game:\n    def __init__(self):\n        N = 1000\n        self.a = {MAKE}\n        self.b = {MAKE}\n    def play(self):\n        self.a.learn(10)\n        self.b.learn(10)\nGame().play()",
+    "a model with the settings of a file": f'N = 1000\n{MAKE}.learn(10).save("m")\nmodel = DQN.load("m", env="CartPole-v1", custom_objects={{"buffer_size": {BIG}}})\nmodel.learn(10)',
     "models of a pool": f"from concurrent.futures import ThreadPoolExecutor\nN = {BIG}\ndef train(seed):\n    {MAKE}.learn(10)\nThreadPoolExecutor(8).map(train, range(8))",
     "models of processes": f"import multiprocessing as mp\nN = {BIG}\ndef train(seed):\n    {MAKE}.learn(10)\nfor s in range(8):\n    mp.Process(target=train, args=(s,)).start()",
     "an array beside the model": f"import numpy as np\nexpert = np.ones((100_000, 84, 84), dtype=np.float32)\nN = 1000\n{MAKE}",

@@ -6,7 +6,7 @@ Type checkers read the imports, everything else the table: nothing is imported b
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from legroom.backends.program.attached_here import attach as attach
+    from legroom.backends.program.attach_api import attach as attach
     from legroom.backends.program.in_process import rehearse as rehearse
     from legroom.backends.sb3.guard import guard as guard
     from legroom.backends.sb3.lean_her import LeanHerReplayBuffer as LeanHerReplayBuffer
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EXTRA = "sb3"  # what they need
 EXPORTS = {
-    "attach": "legroom.backends.program.attached_here",
+    "attach": "legroom.backends.program.attach_api",
     "DoubleDQN": "legroom_workloads.fire.algorithms.double_dqn",
     "guard": "legroom.backends.sb3.guard",
     "LeanHerReplayBuffer": "legroom.backends.sb3.lean_her",

@@ -21,7 +21,7 @@ from legroom.watching.watch import watch
 
 
 def run(asked: TrainProgramCommand) -> int:
-    from legroom.backends.program.savings import attaching, by_default, chosen
+    from legroom.backends.program.attach_api import attaching, by_default, chosen
     from legroom.machine import probe
 
     choices = (("--plain", asked.plain), ("--with", asked.with_ is not None), ("--fit", asked.fit))
@@ -57,8 +57,8 @@ def _to_fit(asked: TrainProgramCommand, *, has_gpu: bool) -> Savings | None:
     Raises:
         BadInput: the program fails in a rehearsal, or there is no card that it could fit.
     """
+    from legroom.backends.program.attach_api import EXAMPLE
     from legroom.backends.program.launching import check_command
-    from legroom.backends.program.savings import EXAMPLE
 
     check_command(asked.command, EXAMPLE, "use attached savings")
     if asked.vram is not None and not has_gpu:

@@ -163,8 +163,7 @@ def parse(command: type[Given], words: Sequence[str]) -> Given:
             if runs is None or not word.startswith("--"):
                 near = ", ".join(sorted(get_close_matches(name, known)))
                 raise UsageError(f"No such option: {name}" + (f" (Possible options: {near})" if near else ""))
-            kind = command.__name__.removesuffix("Command").lower()
-            of_program = import_module("legroom.cli.commands").WITH_PROGRAM.get(kind, command)
+            of_program = import_module("legroom.cli.commands").WITH_PROGRAM.get(command.__name__[:-7].lower(), command)
             if any(name in each.names for each in options_of(of_program)):
                 raise BadInput(f"{name} is for a program, given after --", hint=f"{name} ... -- python train.py")
             key = runs.key_of(name, known)

@@ -33,8 +33,8 @@ SEVERAL = re.compile(r"\s*(\d+)\s*[x×]\s*(\S.*)")
 
 
 def run(asked: PredictProgramCommand) -> int:
+    from legroom.backends.program.attach_api import by_default
     from legroom.backends.program.attached_search import cure_of, with_savings
-    from legroom.backends.program.savings import by_default
 
     check_writable("--html", asked.html, force=asked.force)
     check_writable("-o", asked.output, force=asked.force)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.environments.look_sources import is_same, state
-from legroom.environments.objects import package_of
+from legroom.environments.objects import package_of, texts_of
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import BadInput
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
@@ -156,7 +156,7 @@ def _cache_path(run: Run, task: dict[str, Any], how: EnvTask) -> Path | None:
         if len(found) == MOST_FILES:
             return None
         own += [_stamp(file) for file in sorted(found)]
-    data = [_stamp(Path(text)) for text in _texts(task["kwargs"]) if len(text) < LONGEST_PATH and Path(text).exists()]
+    data = [_stamp(Path(text)) for text in texts_of(task["kwargs"]) if len(text) < LONGEST_PATH and Path(text).exists()]
     package = None
     with suppress(ImportError, ValueError):
         package = find_spec(package_of(task["id"])) if ":" in task["id"] else None
@@ -173,11 +173,6 @@ def _stamp(path: Path) -> tuple[str, int, int]:
     except OSError:  # a link that leads nowhere, or where nobody may look: it cannot be imported either
         return str(path), 0, 0
     return str(path), found.st_mtime_ns, found.st_size
-
-
-def _texts(value: Any) -> list[str]:
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return [value] if isinstance(value, str) else [text for part in parts for text in _texts(part)]
 
 
 def _as_memory(answer: dict[str, Any]) -> EnvMemory | None:

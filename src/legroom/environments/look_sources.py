@@ -1,24 +1,25 @@
 """What a look at an environment depended on: files, folders and environment variables, and whether they are the same.
 
 The child that builds the environment listens (`listen`): an audit hook hears what Python opens and lists, and
-`os.stat` and `os.environ` note what is asked of them, also where there is nothing. The parent keeps the state of each
-beside the answer, and a kept answer counts while all of them are as they were.
+`os.environ`, `os.stat` and its like note what is asked of them, also where there is nothing. The parent keeps the state
+of each beside the answer, and a kept answer counts while all of them are as they were.
 
 Not seen: files that a C library opens by itself, `getenv` in C, the clock, random numbers, and what was read before the
 environment was imported. A look is therefore not kept where it starts a process or opens a socket, where code that is
 not installed calls C by ctypes, or where such code makes the environment beside a compiled package that may open files
-by itself (`_QUIET` do not).
+by itself (`_QUIET` do not, unless asked to by `_OPENERS`).
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 import sysconfig
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from os.path import normpath
 from pathlib import Path
@@ -35,6 +36,8 @@ _QUIET = frozenset({
     "PIL", "contourpy", "google", "kiwisolver", "legroom", "lz4", "markupsafe", "matplotlib", "numpy", "pandas",
     "psutil", "scipy", "torch", "yaml",
 })  # fmt: skip
+# functions of these that open files by themselves: `torch.from_file`, `torch.jit.load`, `ImageFont.truetype`
+_OPENERS = re.compile(rb"\b(?:from_file|truetype|jit\.load|load_library|PyTorchFileReader|load_for_mobile)\b")
 # Variables that differ from shell to shell and that no environment reads.
 _OF_SHELLS = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "WINDOWID", "PYTEST_CURRENT_TEST"})
 _OWN = str(Path(__file__).parents[1])
@@ -45,10 +48,8 @@ class Heard:
     """What was asked of the system since `listen`."""
 
     def __init__(self) -> None:
-        self.paths: set[str] = set()
-        self.folders: set[str] = set()
-        self.variables: set[str] = set()
-        self.written: set[str] = set()
+        self.paths, self.folders = set[str](), set[str]()
+        self.variables, self.written = set[str](), set[str]()
         self.elsewhere = False
 
     def hear(self, event: str, args: Any) -> None:
@@ -70,8 +71,12 @@ class Heard:
         Args:
             made_by: the classes of the environments and their wrappers.
         """
-        files = [getattr(sys.modules.get(each.__module__), "__file__", None) or "" for each in made_by]
+        files = [_file_of(sys.modules.get(each.__module__)) for each in made_by]
         if any(not _is_below(file, _INSTALLED) for file in files) and _compiled() - _QUIET:
+            return None
+        own = {_file_of(module) for module in list(sys.modules.values())}
+        own = {file for file in own if file.endswith(".py") and not _is_below(file, (_OWN, *_INSTALLED))}
+        if any(_OPENERS.search(Path(file).read_bytes()) for file in own if Path(file).is_file()):
             return None
         ignored = (but, _OWN, *_PASSING, *_INSTALLED)  # what is installed has a key of its own
         paths, folders = (
@@ -87,12 +92,15 @@ def listen() -> Heard:
     """Begin to note what this process asks of the system, until its end."""
     heard = Heard()
     sys.addaudithook(heard.hear)
-    look, get, each = os.stat, os._Environ.__getitem__, os._Environ.__iter__
+    get, each = os._Environ.__getitem__, os._Environ.__iter__
 
-    def noted_stat(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
-        if isinstance(path, str | bytes | os.PathLike):
-            heard.paths.add(_absolute(path))
-        return look(path, *args, **kwargs)
+    def noting(look: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(path: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(path, str | bytes | os.PathLike):
+                heard.paths.add(_absolute(path))
+            return look(path, *args, **kwargs)
+
+        return noted
 
     def noted_get(self: Any, key: Any) -> Any:
         heard.variables.add(str(key))
@@ -102,7 +110,8 @@ def listen() -> Heard:
         heard.variables.add(ALL)
         return each(self)
 
-    os.stat = noted_stat
+    for name in ("stat", "lstat", "access", "readlink", "statvfs"):
+        setattr(os, name, noting(getattr(os, name)))
     os._Environ.__getitem__, os._Environ.__iter__ = noted_get, noted_each  # type: ignore[method-assign]
     return heard
 
@@ -140,9 +149,13 @@ def _calling() -> str:
 
 def _compiled() -> set[str]:
     """Return the packages, of those that are loaded, which have compiled parts; Python's own have not."""
-    loaded = ((name, getattr(module, "__file__", None) or "") for name, module in list(sys.modules.items()))
-    of_python = os.sep + "lib-dynload" + os.sep
-    return {name.partition(".")[0] for name, file in loaded if file.endswith(".so") and of_python not in file}
+    of_python, loaded = os.sep + "lib-dynload" + os.sep, list(sys.modules.items())
+    files = ((name.partition(".")[0], _file_of(module)) for name, module in loaded)
+    return {name for name, file in files if file.endswith(".so") and of_python not in file}
+
+
+def _file_of(module: Any) -> str:
+    return getattr(module, "__file__", None) or ""
 
 
 def _absolute(path: Any) -> str:
@@ -153,14 +166,18 @@ def _is_below(path: str, folders: Iterable[str | None]) -> bool:
     return any(folder and (path == folder or path.startswith(folder + os.sep)) for folder in folders)
 
 
-def _file_state(path: str) -> list[int] | str | None:
+def _file_state(path: str) -> list[Any] | None:
+    """Return what a path leads to, and whether that may be read; of a link also where it leads, if only to nothing."""
+    about: list[Any] = []
+    with suppress(OSError):
+        about.append(str(Path(path).readlink()))
     with suppress(OSError):
         found = Path(path).stat()
-        if not stat.S_ISREG(found.st_mode):
-            return "no file"
-        whole = zlib.crc32(Path(path).read_bytes()) if found.st_size <= READ_WHOLE else 0
-        return [found.st_size, found.st_mtime_ns, whole]
-    return None
+        about += [found.st_mode, found.st_uid]
+        if stat.S_ISREG(found.st_mode):
+            about += [found.st_size, found.st_mtime_ns]
+            about.append(zlib.crc32(Path(path).read_bytes()) if found.st_size <= READ_WHOLE else 0)
+    return about or None
 
 
 def _folder_state(path: str) -> int | None:

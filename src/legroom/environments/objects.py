@@ -9,7 +9,7 @@ else.
 
 import difflib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from inspect import getattr_static
@@ -72,12 +72,10 @@ def resolve_object(text: str) -> Any:
         BadInput: it cannot be imported, or the module has no such thing.
     """
     if text.startswith(LIVE):
-        number = text.removeprefix(LIVE)
-        if not number.isdecimal() or int(number) >= len(_live):
-            raise BadInput(
-                f"{text!r} is defined in another process", hint="move the class to a module that can be imported"
-            )
-        return _live[int(number)]
+        if (live := find_loaded(text)) is None:
+            hint = "move the class to a module that can be imported"
+            raise BadInput(f"{text!r} is defined in another process", hint=hint)
+        return live
     if SCRIPT in text:
         return _of_script(text)
     module, colon, qualname = text.partition(":")
@@ -104,6 +102,14 @@ def _of_script(text: str) -> Any:
     if found is None:
         raise BadInput(f"{qualname!r} is not available without running {path}: {why_missing(module, qualname)}")
     return found
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """Yield the texts in a value, at any depth of lists and dicts."""
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ():
+        yield from texts_of(each)
+    if isinstance(value, str):
+        yield value
 
 
 def package_of(name: str) -> str:
@@ -153,8 +159,7 @@ def _import(module: str, text: str) -> Any:
     try:
         return import_module(module)
     except Exception as error:  # a user's module may raise anything
-        reason = f"{type(error).__name__}: {error}"
-        raise BadInput(f"{text!r} cannot be imported: {reason}") from error
+        raise BadInput(f"{text!r} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def _walk(owner: Any, qualname: str) -> Any:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from legroom.backends.base import backend_of
-from legroom.environments.objects import LIVE, PROVIDERS, package_of
+from legroom.environments.objects import LIVE, PROVIDERS, package_of, texts_of
 from legroom.model.run import Run
 from legroom.named_runs import workload_packages
 
@@ -57,12 +57,12 @@ def _env_names(run: Run, installed: set[str]) -> Iterator[tuple[str, str, bool]]
     if ":" in env_id:
         yield "env", env_id, _is_installed(env_id, installed)
     if package_of(env_id) not in workload_packages():  # gymnasium's adapters take the name of a further environment
-        yield from (("env.kwargs", text, False) for text in _texts(run.env.kwargs) if _CODE.fullmatch(text))
+        yield from (("env.kwargs", text, False) for text in texts_of(run.env.kwargs) if _CODE.fullmatch(text))
     for wrapper in run.env.wrappers:
         named = wrapper if isinstance(wrapper, dict) else {wrapper: None}
         for name, arguments in named.items():
             # RecordVideo, Monitor: a text may be a file that the wrapper writes
-            yield "wrapper", str(name), _is_installed(str(name), installed) and not any(_texts(arguments))
+            yield "wrapper", str(name), _is_installed(str(name), installed) and not any(texts_of(arguments))
 
 
 def _policy_names(run: Run) -> Iterator[tuple[str, str]]:
@@ -81,14 +81,4 @@ def _class_names(key: str, value: Any) -> Iterator[str]:
         for name, each in value.items():
             yield from _class_names(str(name), each)
     elif isinstance(value, str) and key.endswith(("_class", "_fn")) and (":" in value or "." in value):
-        yield value
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for each in value:
-            yield from _texts(each)
-    elif isinstance(value, str):
         yield value

@@ -19,7 +19,7 @@ import os
 import sys
 from typing import Any, Callable, Dict, Iterable, List, Tuple
 
-from .sites import OURS, calls
+from .source_lines import OURS, calls
 
 VARIABLE = "LEGROOM_ATTACH"
 NEEDED = (3, 11)  # what legroom itself runs on

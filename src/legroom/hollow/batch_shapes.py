@@ -5,16 +5,24 @@ largest of a kind need not be one batch: the longest sequence and the most items
 may grow with the square of a length. So the batch with the most bytes counts, the one with the largest of each
 dimension that varies, and the one with the largest product of both. Lengths may also be values: of text, and of small
 integer tensors.
+
+A program may also go through a list of its own. Where the items of one that it is in differ in shape, the parent is
+told how far it has come, and whether the largest have.
 """
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
 from typing import Any
+
+from .source_lines import where
 
 DEEPEST = 6
 MOST_VALUES = 4096  # of an integer tensor that may be lengths
 MOST_KINDS = 24
+LEAST_LISTED, MOST_LISTED = 8, 20_000  # items of a list that is looked at
+_ITERATORS = frozenset(map(type, map(iter, ([], (), {}, {}.values(), {}.items()))))
 
 
 class BatchKinds:
@@ -79,7 +87,7 @@ class _Kind:
 
 def look_at(batch: Any, depth: int = 0) -> Any:
     """Return kind, dimensions, values that may be lengths, and bytes of a batch; nothing of it is kept."""
-    if hasattr(batch, "shape") and hasattr(batch, "dtype"):
+    if _is_array(batch):
         return _tensor(batch)
     if isinstance(batch, (str, bytes)):
         return "text", [], [float(len(batch))], float(len(batch))
@@ -95,6 +103,10 @@ def look_at(batch: Any, depth: int = 0) -> Any:
             kind, *rest = _joined([look_at(batch[key], depth + 1) for key in keys])
             return (tuple(map(str, keys)), kind), *rest
     return type(batch).__name__, [], [], 0.0
+
+
+def _is_array(each: Any) -> bool:
+    return isinstance(getattr(each, "shape", None), tuple) and hasattr(each, "dtype")
 
 
 def _tensor(tensor: Any) -> Any:
@@ -125,3 +137,53 @@ def _joined(looks: list[Any]) -> Any:
         shapes += shape
         values += value
     return kinds, shapes, values, sum(look[3] for look in looks)
+
+
+class ListsUnderWay:
+    """Lists, tuples and dicts that the program goes through while it trains, and how far it has come."""
+
+    def __init__(self, journal: Any) -> None:
+        self._journal = journal
+        self._largest: dict[tuple[int, int], int] = {}  # by list and its length: the place of the last of its largest
+        self._come: dict[tuple[int, int], int] = {}
+
+    def look(self, objects: list[Any]) -> None:
+        """Look at those that any of Python's objects goes through now."""
+        for each in objects:
+            if type(each) not in _ITERATORS:
+                continue
+            items = next((one for one in gc.get_referents(each) if isinstance(one, (list, tuple, dict))), None)
+            if items is None or not LEAST_LISTED <= len(items) <= MOST_LISTED:
+                continue
+            key = id(items), len(items)
+            if key not in self._largest:
+                self._largest[key] = _last_of_largest(items)
+            if self._largest[key] >= 0:
+                self._tell(key, len(items) - each.__length_hint__())
+
+    def _tell(self, key: tuple[int, int], come: int) -> None:
+        before = self._come.get(key, 0)
+        if come > self._largest[key] or come < before:  # another pass, so that all have come
+            come, self._largest[key] = key[1], -1
+        if come != before:
+            self._come[key] = come
+            file, line = where()
+            self._journal.json(
+                "batches", file=file, line=line, seen=come, total=key[1], alike=False, ends=True, list=key[0]
+            )
+
+
+def _last_of_largest(items: Any) -> int:
+    """Return the place of the last item that is the largest of its kind; -1 where all are alike, or are no arrays."""
+    kinds, values = BatchKinds(), list(items.values() if isinstance(items, dict) else items)
+    if not all(map(_has_arrays, values)):
+        return -1
+    for place, each in enumerate(values):
+        kinds.add(each, place)
+    return -1 if kinds.alike else max(kinds.largest())
+
+
+def _has_arrays(item: Any) -> bool:
+    """Return whether an item of a list is an array, or a container with one."""
+    inside = item.values() if isinstance(item, dict) else item if isinstance(item, (list, tuple)) else ()
+    return _is_array(item) or any(map(_is_array, inside))

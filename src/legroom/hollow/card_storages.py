@@ -16,8 +16,8 @@ import torch
 
 from .card import Card, CardPlan, OutOfMemory
 from .fake_tensors import storage_key
-from .records import BACKWARD
-from .sites import Sites, chain, where
+from .journal import BACKWARD
+from .source_lines import Sites, chain, where
 
 graph_task = torch._C._current_graph_task_id
 

@@ -15,8 +15,9 @@ from typing import Any, Callable
 
 import torch
 
-from . import card_files, generators, graphs, processes, streams
+from . import card_files
 from .card import nothing
+from .cuda_objects import install_generators, install_graphs, install_process_groups, install_streams
 from .dispatching import Follower
 from .host_memory import default_device
 
@@ -30,7 +31,7 @@ class NotSimulated(RuntimeError):
 
 def install(follower: Follower) -> None:
     """Answer for the card from now on."""
-    parts = (_answers, streams.install, graphs.install, _memory_history)
+    parts = (_answers, install_streams, install_graphs, _memory_history)
     table = {name: answer for part in parts for name, answer in part(follower).items()}
     for name in dir(C):
         if name.startswith(("_cuda_", "_accelerator_")) and name not in table:
@@ -44,10 +45,10 @@ def install(follower: Follower) -> None:
         raise AttributeError(f"module 'torch._C' has no attribute '{name}'")
 
     C.__getattr__ = missing  # a CPU build has no names to refuse
-    generators.install(follower)
+    install_generators(follower)
     card_files.install(follower)
     _nvml(follower)
-    processes.install(follower)
+    install_process_groups(follower)
     _typed_tensors(follower)
     _settings_not_modelled(follower)
     cuda: Any = torch.cuda

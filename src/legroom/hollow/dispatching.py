@@ -2,7 +2,7 @@
 
 Card tensors are meta tensors. Each operator of a program, or of the networks of a run (`of_run`), passes through a
 dispatch mode, one per thread; it is run on shapes, the storages that are born are requested from the card's allocator
-(`card_storages.py`), small ones keep their values (`shadows.py`), and what the host reads is answered
+(`card_storages.py`), small ones keep their values (`known_values.py`), and what the host reads is answered
 (`value_operators.py`).
 """
 
@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .assumed_values import Assumptions, RunReads
 from .card import Card, CardPlan, OutOfMemory
 from .card_storages import CardStorages, Record, graph_task
 from .conv_scratch import CONVOLUTIONS, laid_out
 from .cuda_reduce import Card as Shape
-from .doubts import doubt_of
 from .fake_tensors import (
     _ASK as ASK,
 )
@@ -32,13 +32,12 @@ from .fake_tensors import (
     _tensors,
     is_meta,
 )
+from .journal import Requests
+from .known_values import NONE, Facts, Shadows
 from .library_memory import NAMES, LibraryMemory
 from .op_scratch import Call
 from .operator_arguments import META, NUMBERS_MATTER, concerned, constants, describe, hollowed, zeros
-from .reads import Assumptions, RunReads
-from .records import Requests
-from .scratch_table import MATMULS, PROGRAMS, SHAPES
-from .shadows import NONE, Facts, Shadows
+from .scratch_uncertainty import MATMULS, PROGRAMS, SHAPES, doubt_of
 from .sparse_tensors import SparseTensors
 from .value_operators import ValueOperators
 

@@ -13,6 +13,7 @@ observation of the next.
 from __future__ import annotations
 
 import ast
+import contextlib
 import gc
 import inspect
 import itertools
@@ -22,8 +23,9 @@ import time
 from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any, Iterator
 
+from .batch_shapes import ListsUnderWay
 from .run_length import Names, Unknown, source_tree
-from .sites import OURS, calls
+from .source_lines import OURS, calls, locals_of
 
 LEAST_ELEMENTS = 64
 LEAST_BYTES = 16  # of an element: less is a log of numbers, which takes its time to matter
@@ -48,6 +50,7 @@ class GrowingContainers:
         self._lengths: dict[int, int] = {}
         self._next = 0.0
         self._about: dict[int, dict[str, Any]] = {}
+        self._lists = ListsUnderWay(journal)
         self._stored: dict[int, dict[str, Any]] = {}  # lean buffers at the first look and at the last
 
     def look(self, steps: int) -> None:
@@ -71,6 +74,8 @@ class GrowingContainers:
                 lengths[id(each)] = len(each)
                 if len(each) > before.get(id(each), sys.maxsize):
                     grown.append(each)
+        with contextlib.suppress(Exception):  # of items that the program has made
+            self._lists.look(known)
         self._lengths, resident, told = lengths, _resident(), []
         for each in grown:
             nbytes = element_bytes(each)
@@ -206,7 +211,7 @@ def _names(container: Any) -> Iterator[tuple[Any, str, Any]]:
                 yield (owner if module else sys.modules.get(type(owner).__module__)), name, None if module else owner
     for frame in calls():
         if not frame.f_code.co_filename.startswith(OURS):
-            for name, value in list(frame.f_locals.items()):
+            for name, value in locals_of(frame).items():
                 if value is container:
                     yield frame, name, None
 
@@ -217,8 +222,7 @@ def _dicts_in_sight() -> Iterator[Any]:
     Python's collector does not know dicts of texts and numbers.
     """
     for frame in calls():
-        names = frame.f_locals
-        for value in list(names.values()) if not frame.f_code.co_filename.startswith(OURS) else ():
+        for value in list(locals_of(frame).values()) if not frame.f_code.co_filename.startswith(OURS) else ():
             held = [] if isinstance(value, _SKIPPED) else list((_attributes(value) or {}).values())
             yield from (each for each in (value, *held) if type(each) is dict)
 
@@ -280,7 +284,7 @@ def _number(node: ast.AST, scope: Any, owner: Any) -> int | None:
     """Return the value of a number or a dotted name, without calling anything."""
     if not isinstance(node, (ast.Constant, ast.Name, ast.Attribute)):
         return None
-    names = (scope.f_locals, scope.f_globals) if inspect.isframe(scope) else ({}, getattr(scope, "__dict__", {}))
+    names = (locals_of(scope), scope.f_globals) if inspect.isframe(scope) else ({}, getattr(scope, "__dict__", {}))
     try:
         value = Names(*names if owner is None else ({"self": owner}, names[1])).value(node)
     except Unknown:

@@ -4,6 +4,10 @@
 committing them, and calls back for each of them, and for each that it refuses, from a thread that holds the
 interpreter. `torch.zeros` writes every page of a tensor that comes as zeros from the kernel anyway; for such large ones
 it is `torch.empty` here.
+
+Pinned memory is taken as PyTorch's caching host allocator does, in blocks of powers of two that it keeps: what that is
+beyond the bytes of the tensors is told to the journal. Mirrors `CachingHostAllocatorImpl` of torch 2.13; a block is
+free again with its tensor, not later with the copy that reads it.
 """
 
 from __future__ import annotations
@@ -16,10 +20,13 @@ import json
 import os
 import sys
 import sysconfig
+import threading
 import time
+import weakref
+from collections import Counter
 from typing import Any
 
-from .sites import OURS, calls
+from .source_lines import OURS, calls
 
 LIBRARY = "LEGROOM_RESERVE"  # its path, where it is preloaded
 REFUSED = "refused"  # a file of the rehearsal's folder: requests that were refused, from C and from forked processes
@@ -158,3 +165,58 @@ def _nbytes(torch: Any, args: Any, kwargs: Any) -> int:
         return count * int((kwargs.get("dtype") or torch.get_default_dtype()).itemsize)
     except (TypeError, ValueError):  # torch says what is wrong with it
         return 0
+
+
+MAKERS = ("empty", "zeros", "ones", "rand", "randn", "full")
+TOLD_FROM = 1 << 20  # bytes by which the pool must have grown
+
+
+class PinnedPool:
+    """The pool of one process."""
+
+    def __init__(self, journal: Any) -> None:
+        self._journal = journal
+        self._free: Counter[int] = Counter()  # by size
+        self._whole = self._live = self._told = 0
+        self._lock = threading.RLock()  # a tensor may be collected while another is made
+
+    def add(self, tensor: Any) -> None:
+        """Take in a pinned tensor."""
+        nbytes = int(tensor.untyped_storage().nbytes())
+        if nbytes == 0:
+            return
+        size = 1 << (nbytes - 1).bit_length()
+        with self._lock:
+            if self._free[size]:
+                self._free[size] -= 1
+            else:
+                self._whole += size
+            self._live += nbytes
+            beyond = self._whole - self._live
+            if beyond >= self._told + TOLD_FROM:
+                self._told = beyond
+                self._journal.json("pinned", nbytes=beyond, pool=self._whole)
+        tensor._legroom_pinned = True
+        weakref.finalize(tensor, self._give_back, nbytes, size).atexit = False
+
+    def _give_back(self, nbytes: int, size: int) -> None:
+        with self._lock:
+            self._free[size] += 1
+            self._live -= nbytes
+
+
+def install_pinned(torch: Any, pool: PinnedPool) -> None:
+    """Let tensors that are made with `pin_memory=True` be pinned."""
+    for name in MAKERS:
+        setattr(torch, name, _pinning(getattr(torch, name), pool))
+
+
+def _pinning(make: Any, pool: PinnedPool) -> Any:
+    @functools.wraps(make)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        found = make(*args, **kwargs)
+        if kwargs.get("pin_memory"):
+            pool.add(found)
+        return found
+
+    return made

@@ -9,6 +9,11 @@ decided there.
 Values that NumPy takes from an array's memory by itself, and fractions, are not noticed.
 
 Mirrors `ArrayImpl._value`, `device_get` and `tree_map` of jax 0.4.19 to 0.9.
+
+A step count or the fill of a replay buffer is looked at, and programs stop where it is zero: brax asserts both. Such a
+number depends on little of the function, so all else is taken out of it, loops included, and the rest is run.
+
+Mirrors `jax._src.interpreters.partial_eval.dce_jaxpr` of jax 0.4.19 to 0.9.
 """
 
 from __future__ import annotations
@@ -16,11 +21,11 @@ from __future__ import annotations
 import itertools
 import linecache
 import weakref
-from typing import Any, Dict, Iterable, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Tuple
 
-from .sites import calls, where
+from .source_lines import calls, where
 
-MOST_BYTES = 64  # of what a program can look at to decide something
+MOST_BYTES = 64  # of what a program can look at to decide something, also where devices or seeds are an axis
 FRAMES = 12  # from the array's method up to the statement that asks
 STATE_BYTES = 1 << 20  # of a tree that nobody copies to look at
 COPIES = {"device_get": "x", "tree_map": "tree"}  # of whole trees, with their argument
@@ -82,3 +87,40 @@ def _decides_nothing() -> bool:
         if tree is not None and sum(getattr(leaf, "nbytes", 0) for leaf in tree_leaves(tree)) >= STATE_BYTES:
             return True
     return False
+
+
+MOST_COUNTERS = 64  # that are looked at
+MOST_OPERATIONS = 1e7
+
+Counters = Tuple[List[int], List[bool], Any]  # numbers of results, which arguments they take, the function
+
+
+def counters_of(jax: Any, closed: Any, operations: Callable[[Any], float]) -> Counters | None:
+    """Return what gives the integers among a function's results that need little of it; None where there are none.
+
+    Args:
+        operations: about how much a jaxpr computes.
+    """
+    from jax._src import core
+    from jax._src.interpreters import partial_eval
+
+    count = len(closed.out_avals)
+
+    def alone(numbers: List[int]) -> Any:
+        return partial_eval.dce_jaxpr(closed.jaxpr, [each in numbers for each in range(count)])
+
+    wanted = [number for number, aval in enumerate(closed.out_avals) if _counts(aval)][:MOST_COUNTERS]
+    cheap = []
+    for number in wanted:
+        jaxpr, _ = alone([number])
+        if not jaxpr.effects and operations(jaxpr) <= MOST_OPERATIONS:
+            cheap.append(number)
+    if not cheap:
+        return None
+    jaxpr, used = alone(cheap)
+    return cheap, used, jax.jit(lambda *args: core.eval_jaxpr(jaxpr, closed.consts, *args))
+
+
+def _counts(aval: Any) -> bool:
+    kind = getattr(getattr(aval, "dtype", None), "kind", "")
+    return kind in ("i", "u", "b") and 0 < aval.size * aval.dtype.itemsize <= MOST_BYTES  # states have empty arrays

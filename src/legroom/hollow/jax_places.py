@@ -14,7 +14,7 @@ import contextlib
 import os
 from typing import Any, Dict, Iterator, List, Tuple
 
-from .sites import OURS, USER, kind_of
+from .source_lines import OURS, USER, kind_of
 
 FILE = "lines"  # in place of all files
 FULL = "jax_include_full_tracebacks_in_locations"  # off in older versions, which then ask for one frame alone

@@ -17,12 +17,11 @@ import sys
 import types
 from typing import Any, Dict, Iterator, List, Tuple
 
-from .entering import tell_failure
-from .jax_counters import counters_of
-from .jax_guesses import Guesses
+from .install import tell_failure
+from .jax_guesses import Guesses, counters_of
 from .jax_places import Places
 from .read_files import ReadFiles
-from .sites import leave_out, where
+from .source_lines import leave_out, where
 
 MOST_OPERATIONS = 1e9  # elements computed: a second or so of a CPU
 MOST_BYTES = 64 << 20  # of arguments and results

@@ -2,6 +2,8 @@
 
 Header, 64 bytes, little-endian: magic `LGRH`, u32 version, u64 committed bytes of records, u32 pid. Records follow: u8
 kind, u32 length, payload. `committed` is written after a record, so a reader never sees half of one.
+
+Without torch: legroom's own nouns are made of what is written down while a program is followed.
 """
 
 from __future__ import annotations
@@ -12,15 +14,18 @@ import os
 import struct
 import threading
 import time
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Dict, List, Literal, Sequence, Set, Tuple, Union
 
 MAGIC = b"LGRH"
 VERSION = 1
 HEADER_BYTES = 64
 _START_BYTES = 1 << 26  # sparse: only what is written takes room
-_ALLOC = struct.Struct("<BIQQQQQIBBB")
-_FREE = struct.Struct("<BIQQQB")
-_HEAD = struct.Struct("<BI")
+HEADER = struct.Struct("<4sIQI")
+ALLOC = struct.Struct("<cIQQQQQIBBB")  # with the head of a record
+FREE = struct.Struct("<cIQQQB")
+HEAD = struct.Struct("<cI")
+SITE_NUMBER = struct.Struct("<I")
 _COMMITTED = struct.Struct("Q")  # native: written in one piece
 
 
@@ -37,7 +42,7 @@ class Journal:
         self._size = _START_BYTES
         self._at = HEADER_BYTES
         self._lock = threading.RLock()
-        self._map[:20] = struct.pack("<4sIQI", MAGIC, VERSION, 0, self.pid)
+        self._map[:20] = HEADER.pack(MAGIC, VERSION, 0, self.pid)
 
     def alloc(
         self, number: int, requested: int, rounded: int, figures: tuple[int, int], *, site: int, device: int = 0,
@@ -46,9 +51,9 @@ class Journal:
         """Write a request that was served; `figures` are allocated and reserved bytes after it, `label` is left out."""
         allocated, reserved = figures
         with self._lock:
-            at = self._room(_ALLOC.size)
-            _ALLOC.pack_into(
-                self._map, at, 65, _ALLOC.size - 5, number, requested, rounded, allocated, reserved, site, device,
+            at = self._room(ALLOC.size)
+            ALLOC.pack_into(
+                self._map, at, b"A", ALLOC.size - 5, number, requested, rounded, allocated, reserved, site, device,
                 phase, flags,
             )  # fmt: skip
             self._commit()
@@ -56,19 +61,19 @@ class Journal:
     def free(self, number: int, figures: tuple[int, int], device: int = 0) -> None:
         allocated, reserved = figures
         with self._lock:
-            _FREE.pack_into(self._map, self._room(_FREE.size), 70, _FREE.size - 5, number, allocated, reserved, device)
+            FREE.pack_into(self._map, self._room(FREE.size), b"F", FREE.size - 5, number, allocated, reserved, device)
             self._commit()
 
     def site(self, number: int, frames: list[list[Any]], module: str | None = None) -> None:
         content: list[Any] = list(frames) if module is None else [frames, module]
-        self._write(83, struct.pack("<I", number) + json.dumps(content).encode())
+        self._write(b"S", SITE_NUMBER.pack(number) + json.dumps(content).encode())
 
     def json(self, kind: str, **content: Any) -> None:
         content = {"kind": kind, "t": round(time.monotonic() - self._began, 6), **content}
-        self._write(74, json.dumps(content, default=str).encode())
+        self._write(b"J", json.dumps(content, default=str).encode())
 
-    def _write(self, kind: int, payload: bytes) -> None:
-        record = _HEAD.pack(kind, len(payload)) + payload
+    def _write(self, kind: bytes, payload: bytes) -> None:
+        record = HEAD.pack(kind, len(payload)) + payload
         with self._lock:
             at = self._room(len(record))
             self._map[at : at + len(record)] = record
@@ -85,3 +90,105 @@ class Journal:
 
     def _commit(self) -> None:
         _COMMITTED.pack_into(self._map, 8, self._at - HEADER_BYTES)
+
+
+Values = Literal["refuse", "assume", "real"]
+# ("alloc", id, nbytes) | ("free", id); the words of the allocator truth files
+Event = Union[Tuple[str, int, int], Tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Says that a round of some events is repeated: its copies differ in the ids of their requests alone.
+
+    Args:
+        end: where the round that is repeated ends.
+        length: how many events it has.
+        births: how many requests; the ids of a copy are so many higher than those of the one before.
+        first: the lowest id of a round that was repeated; what is older has one name for ever.
+        times: how many copies there are beside those that are written out.
+    """
+
+    end: int
+    length: int
+    births: int
+    first: int
+    times: int
+
+    def shifted(self, events: Sequence[Any], copies: int) -> List[Any]:
+        """Return events as they are so many copies later."""
+        by = copies * self.births
+        return [(e[0], e[1] + by, *e[2:]) if e[1] >= self.first else e for e in events]
+
+    def place(self, index: int, added: int) -> int:
+        """Return which of the events one is an index of, where `added` were repeated."""
+        if index < self.end:
+            return index
+        return index - added if index >= self.end + added else self.end - self.length + (index - self.end) % self.length
+
+    def origin(self, request: int) -> int:
+        """Return the id under which a request is written out."""
+        return request if request < self.first else self.first + (request - self.first) % self.births
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """A value that code asked for while it was traced, and the answer that it got instead: `what`, so many times."""
+
+    file: str
+    line: int
+    what: str
+    count: int = 1
+
+
+class ValueRefused(Exception):
+    """Code asked for a value that does not exist before the run.
+
+    Args:
+        way: how the user would get to know all the same.
+    """
+
+    def __init__(self, reason: str, *, way: str) -> None:
+        super().__init__(reason)
+        self.way = way
+
+
+BACKWARD = 1  # the phase of requests in a backward pass
+
+
+class Requests:
+    """The requests of a run in order, and what each is for: what a program's journal is, kept in memory.
+
+    What is alive when a backward pass begins is kept for it: `activations`. Requests are told apart by what they are
+    for, not by their place in the source.
+    """
+
+    site = None
+
+    def __init__(self) -> None:
+        self.events: List[Event] = []
+        self.labels: Dict[int, str] = {}
+        self.doubts: Dict[str, int] = {}  # operator -> bytes that it may need beyond what is written down
+        self._alive: Set[int] = set()
+        self._phase = 0
+
+    def alloc(
+        self, number: int, requested: int, rounded: int, figures: Tuple[int, int], *, site: int, device: int = 0,
+        phase: int = 0, flags: int = 0, label: str = "",
+    ) -> None:  # fmt: skip
+        if phase == BACKWARD and self._phase != BACKWARD:
+            for block in self._alive:
+                if self.labels[block] == "temporaries":
+                    self.labels[block] = "activations"
+        self._phase = phase
+        self.events.append(("alloc", number, requested))
+        self.labels[number] = label or "temporaries"
+        self._alive.add(number)
+
+    def free(self, number: int, figures: Tuple[int, int], device: int = 0) -> None:
+        self.events.append(("free", number))
+        self._alive.discard(number)
+
+    def json(self, kind: str, **content: Any) -> None:
+        if kind == "doubt":
+            self.doubts[content["what"]] = content["nbytes"]

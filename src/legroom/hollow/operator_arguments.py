@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .fake_tensors import _PLAIN, is_meta
-from .shadows import unwritten
+from .known_values import unwritten
 
 META = torch.device("meta")
 _aten = torch.ops.aten

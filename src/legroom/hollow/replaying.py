@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .cuda_allocator import DEFAULT_SETTINGS, Block, CachingAllocator, Settings
-from .records import Rounds
+from .journal import Rounds
 
 LONGEST_PERIOD = 12  # rounds after which a layout is looked for again
 

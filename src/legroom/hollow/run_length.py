@@ -18,7 +18,7 @@ import operator
 import textwrap
 from typing import Any, Iterator
 
-from . import sites
+from . import source_lines
 
 _WRAPPERS = ("tqdm", "enumerate", "list", "tuple", "iter", "reversed", "sorted", "track", "progress_bar")
 _SIZED = (list, tuple, dict, set, str, range, bytes)
@@ -29,7 +29,6 @@ _ARITHMETIC = {
 _FUNCTIONS: dict[str, Any] = {"int": int, "len": len, "max": max, "min": min, "round": round}
 _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
-_OPTIMIZED = 1  # a function's frame: its `f_locals` are a copy
 
 
 class Unknown(Exception):
@@ -68,7 +67,11 @@ class RunLength:
 
     def _loops(self) -> Iterator[tuple[Any, float | None, float | None]]:
         """Yield place, length and index of the loops that are under way, the outermost first; a length may be None."""
-        frames = [frame for frame in sites.calls() if sites.kind_of(frame.f_code.co_filename) != sites.SKIP]
+        frames = [
+            frame
+            for frame in source_lines.calls()
+            if source_lines.kind_of(frame.f_code.co_filename) != source_lines.SKIP
+        ]
         for each in reversed(frames):
             code = each.f_code
             if code.co_name.startswith("<") and code.co_name != "<module>":  # a comprehension is a loop, too
@@ -77,16 +80,13 @@ class RunLength:
                 yield (code, node.lineno, isinstance(node, ast.While)), *self._measured(node, each)
 
     def _measured(self, node: Any, frame: Any) -> tuple[float | None, float | None]:
-        names = Names(frame.f_locals, frame.f_globals)
+        names = Names(source_lines.locals_of(frame), frame.f_globals)
         try:
             if isinstance(node, ast.While):
                 return names.compared(node)
             return names.length(node.iter), self._index(node, names)
         except (Unknown, ArithmeticError, TypeError, ValueError):
             return None, None
-        finally:
-            if frame.f_code.co_flags & _OPTIMIZED and type(frame.f_locals) is dict:
-                frame.f_locals.clear()  # it would keep tensors alive that the program has let go of
 
     def _index(self, node: Any, names: Any) -> float | None:
         """Return how many iterations a `for` loop has come on."""

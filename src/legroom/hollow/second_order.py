@@ -20,7 +20,7 @@ from typing import Any, Callable
 
 import torch
 
-from . import sites
+from . import source_lines
 
 
 def in_thread_of_card(follower: Any) -> Callable[[], None]:
@@ -63,7 +63,7 @@ class _CardThread:
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._main = threading.main_thread()
-        sites.working = _CardThread._serve.__code__
+        source_lines.working = _CardThread._serve.__code__
 
     def takes(self) -> bool:
         """Return whether work may be done there: a state of the caller's thread that the other lacks is none."""
@@ -81,13 +81,13 @@ class _CardThread:
             self._thread = threading.Thread(target=self._serve, name="backward", daemon=True)
             self._thread.start()
         here = self._follower.here
-        sites.caller = sys._getframe(1)
+        source_lines.caller = sys._getframe(1)
         try:
             self._works.put((work, {name: here.__dict__[name] for name in _OF_THREAD if name in here.__dict__}))
             del work
             results, error = self._done.get()
         finally:
-            sites.caller = None
+            source_lines.caller = None
         if error is not None:
             raise error
         return results

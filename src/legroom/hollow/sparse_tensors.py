@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .shadows import NONE
+from .known_values import NONE
 
 _aten = torch.ops.aten
 _META = torch.device("meta")

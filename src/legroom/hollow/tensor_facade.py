@@ -13,11 +13,10 @@ from typing import Any, Callable
 
 import torch
 
-from . import pinned
 from .dispatching import Follower
 from .fake_tensors import is_meta as shown_is_meta
 from .fake_tensors import storage_key
-from .host_memory import default_device
+from .host_memory import PinnedPool, default_device, install_pinned
 
 _aten = torch.ops.aten
 _Base: Any = torch._C.TensorBase
@@ -241,8 +240,8 @@ def _moves(follower: Follower) -> None:
     tensor.to, tensor.cuda, tensor.type, tensor.tolist = moved, to_cuda, typed, listed
     tensor.__setitem__, tensor.numpy = set_item, as_numpy
 
-    pool = pinned.PinnedPool(follower.journal)
-    pinned.install(torch, pool)
+    pool = PinnedPool(follower.journal)
+    install_pinned(torch, pool)
 
     def pin_memory(self: Any, device: Any = None) -> Any:
         if hollow(follower, self):

@@ -1,6 +1,7 @@
 """Operators that give values to the host, or whose results' shapes depend on values.
 
-Where a value is known (`shadows.py`) it is given; otherwise the answer is one that keeps training going, and is noted.
+Where a value is known (`known_values.py`) it is given; otherwise the answer is one that keeps training going,
+and is noted.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from typing import Any
 
 import torch
 
+from .assumed_values import answer
 from .fake_tensors import _is_dense, is_meta
+from .known_values import NONE, unwritten
 from .operator_arguments import META, hollowed, same_order
-from .reads import answer
-from .shadows import NONE, unwritten
 from .sort_scratch import nonzero_steps
 from .sparse_tensors import SparseTensors
 

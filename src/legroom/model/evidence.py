@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from legroom.hollow.records import Event as Event
-from legroom.hollow.records import Rounds as Rounds
-from legroom.hollow.records import Values as Values
+from legroom.hollow.journal import Event as Event
+from legroom.hollow.journal import Rounds as Rounds
+from legroom.hollow.journal import Values as Values
 from legroom.model.footprint import Assumed, Known, Phase
 from legroom.model.machine import Machine
 from legroom.model.run import Spaces

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Literal
 
-from legroom.hollow.records import Assumed as Assumed
+from legroom.hollow.journal import Assumed as Assumed
 from legroom.units import format_size
 
 Severity = Literal["error", "warning", "info"]

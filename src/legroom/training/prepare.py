@@ -26,7 +26,7 @@ from legroom.model.verdict import Budget, fits, refused_array
 from legroom.predicting.predict import DeviceName, add_up, choose_device, gather
 from legroom.training.request import Training, changing_learning, listed
 from legroom.training.run_folder import RUN, Predicted
-from legroom.training.train import Failure, NextKnob, turned_knobs
+from legroom.training.train import NextKnob, TrainingFailure, turned_knobs
 from legroom.units import format_size
 
 
@@ -139,9 +139,8 @@ def knob_after_failure(training: Training, machine: Machine) -> NextKnob | None:
         return None
     allow = PRICES if training.allow_changes else SAME_LEARNING
 
-    def next_knob(run: Run, failure: Failure) -> tuple[Run, Predicted | None] | None:
+    def next_knob(run: Run, failure: TrainingFailure) -> tuple[Run, Predicted | None] | None:
         assert failure.place is not None
-        # made only now, since most trainings never fail
         predictor = _quick_predictor(run, machine, "cuda" if training.device == "cuda" else "cpu")
         try:
             found = retreat(predictor.run, failure.place, predictor, allow)

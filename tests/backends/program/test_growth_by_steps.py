@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from legroom.backends.program.host_growth import LoaderWorkers
 from legroom.backends.program.host_watch import HostWatch
-from legroom.backends.program.loader_workers import LoaderWorkers
 from legroom.backends.program.program_bill import predicted
 from legroom.model.rehearsal import BatchesSeen, Endless, HostSeen, Rehearsal, WorkerPages
 from legroom.model.verdict import Budget

@@ -48,6 +48,26 @@ DECIDES = {
         while (states[-1] - goal).norm().item() > 0.1:  # read
             states.append(solve(states[-1]))  # ran
         """,
+    "until the end token": """
+        for _ in range(longest):
+            cache = torch.cat([cache, layer(x)], 1)  # ran
+            token = head(x).argmax(-1)
+            if (token == end).all():  # read
+                break
+        """,
+    "steps of a solver": """
+        while t < 1.0:
+            error = (once - twice).norm().item()  # read
+            if error > tolerance:
+                h = h / 2  # unseen
+                continue  # unseen
+            y, t = twice, t + h
+            states.append(y)  # ran
+        """,
+    "a graph until it halts": """
+        while (total < 0.99).any():  # read
+            state = cell(x, state)  # ran
+        """,
     "otherwise": """
         if ratio.mean() < 1:  # read
             rate = 0.5
@@ -95,6 +115,27 @@ NOTHING = {
     "it ran": """
         if loss > best:  # read
             kept.append(out)
+        """,
+    "trained until it is good": """
+        for epoch in range(100):
+            state = cell(x, state.detach())
+            loss = head(state).mean()
+            loss.backward()
+            score = loss.item()  # read
+            if score < 0.1:
+                break  # unseen
+        """,
+    "patience": """
+        for epoch in range(100):
+            train()
+            score = validate().item()  # read
+            if score < best:
+                best, patience = score, 0
+            else:
+                patience += 1  # unseen
+                if patience > 10:  # unseen
+                    break  # unseen
+            history.append({"epoch": epoch, "score": score})
         """,
     "numbers": """
         if loss > best:  # read

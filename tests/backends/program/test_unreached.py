@@ -29,6 +29,19 @@ LATE = {
         for step in range(1000):
             optimizer.step()  # step
         """,
+    "by a decorator": """
+        @atexit.register
+        def report():
+            print(net(test_set))  # late
+        @trainer.on(Events.COMPLETED)
+        def test(engine):
+            bank = torch.cat(parts)  # late
+        @torch.no_grad()
+        def never_called():
+            return net(test_set)  # unseen
+        for step in range(1000):
+            optimizer.step()  # step
+        """,
     "by a lambda that a library keeps": """
         weakref.finalize(run, lambda: net(test_set))  # sized
         for step in range(1000):

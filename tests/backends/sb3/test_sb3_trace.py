@@ -15,9 +15,9 @@ from legroom.backends.sb3.trace import trace_run  # noqa: E402
 from legroom.device.event_chunks import repeat, shorten  # noqa: E402
 from legroom.environments.gym_spaces import from_gymnasium, to_gymnasium  # noqa: E402
 from legroom.errors import Untraceable  # noqa: E402
+from legroom.hollow.assumed_values import RunReads  # noqa: E402
 from legroom.hollow.cuda_reduce import Card, card_with, reduce_scratch  # noqa: E402
 from legroom.hollow.dispatching import Follower  # noqa: E402
-from legroom.hollow.reads import RunReads  # noqa: E402
 from legroom.hollow.replaying import replay  # noqa: E402
 from legroom.model.footprint import Phase  # noqa: E402
 from legroom.model.machine import Gpu, Machine  # noqa: E402

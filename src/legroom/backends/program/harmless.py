@@ -124,19 +124,15 @@ class Judge:
     def is_dict(self, node: ast.expr) -> bool:
         """Return whether a name is bound to a dictionary somewhere."""
         values = self._values.get(name_of(node), [])
-        calls = [name_of(each.func) for each in values if isinstance(each, ast.Call)]
-        return any(isinstance(each, ast.Dict | ast.DictComp) for each in values) or any(
-            "dict" in c.lower() for c in calls
-        )
+        calls = [name_of(each.func).lower() for each in values if isinstance(each, ast.Call)]
+        return any(isinstance(each, ast.Dict | ast.DictComp) for each in values) or any("dict" in c for c in calls)
 
     def is_numbers(self, node: ast.expr) -> bool:
         """Return whether an expression gives numbers one by one that stand in the source."""
         if not isinstance(node, ast.Call):
             return self.is_table(node)
         name = name_of(node.func)
-        if name in ("range", "trange", "count", "enumerate", "tqdm") and isinstance(
-            node.func, ast.Name | ast.Attribute
-        ):
+        if name in ("range", "trange", "count", "enumerate", "tqdm"):
             return True
         if name == "zip":
             return all(map(self.is_numbers, node.args))
@@ -191,9 +187,7 @@ class Judge:
             )
         if name in KEEPING:
             return all(map(self.is_number, call.args)) or root in _MODULES
-        if (
-            name == "load_state_dict"
-        ):  # of another network, in place; an optimizer may be given what it does not have yet
+        if name == "load_state_dict":  # of another network; an optimizer may be given what it does not have yet
             return all(isinstance(each, ast.Call) and name_of(each.func) == "state_dict" for each in call.args)
         if name == "step":
             return "sched" in root.lower() or "sched" in ast.unparse(call.func).lower()

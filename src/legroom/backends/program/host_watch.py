@@ -3,7 +3,7 @@
 A replay buffer made by `np.zeros` takes no memory until it is written, so a program that does not fit dies hours after
 its start. The kernel shows such a buffer as a mapping whose size exceeds what is resident of it. How fast it fills is
 measured while the program rehearses, which tells when it is full. A buffer that grows by its elements (a deque) is told
-of by the guest (`containers.py`).
+of by the guest (`host_growth.py`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from legroom.backends.program.containers import Containers
+from legroom.backends.program.host_growth import Containers, LoaderWorkers
 from legroom.backends.program.launching import Program
-from legroom.backends.program.loader_workers import LoaderWorkers
 from legroom.backends.program.mapped_files import MappedFiles, smaps
 from legroom.machine.tree import descendants
 from legroom.model.rehearsal import Endless, Filling, HostSeen, WorkerPages
@@ -259,11 +258,8 @@ class HostWatch:
         yield from (replace(one, steps_left=left) for one in named)
         heap = max((_heap_growth(rows) for rows in self._heaps.values()), default=(0.0, 0.0))
         # of workers that copy pages the end is known: all pages
-        children = (
-            (0.0, 0.0)
-            if self.loaders.seen or self._copied() is not None
-            else _growth_by_steps(self._children, CHILDREN_FLOOR)
-        )
+        bounded = self.loaders.seen or self._copied() is not None
+        children = (0.0, 0.0) if bounded else _growth_by_steps(self._children, CHILDREN_FLOOR)
         known = (1 + NAMED_ERROR) * self.containers.per_step
         files = _growth_by_steps(self._unmapped, CHILDREN_FLOOR)
         for what, (rate, error) in (("the heap", heap), ("child processes", children), ("files in memory", files)):
@@ -343,11 +339,8 @@ def _growth_by_steps(rows: list[tuple[int, int]], floor: Floor) -> tuple[float, 
 def _asked_for_by(asked: dict[str, Any]) -> str:
     """Return which line of the program called the library that made an array; nothing where it made it itself."""
     file, line = str(asked.get("user_file") or ""), int(asked.get("user_line") or 0)
-    return (
-        f"the array of {Path(file).name}:{line}"
-        if file and (file, line) != (asked.get("file"), asked.get("line"))
-        else ""
-    )
+    elsewhere = file and (file, line) != (asked.get("file"), asked.get("line"))
+    return f"the array of {Path(file).name}:{line}" if elsewhere else ""
 
 
 def _once(mappings: Iterable[Mapping]) -> list[Mapping]:

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, MutableMapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -156,7 +156,7 @@ def _installed(folder: Path, plan: RehearsalPlan) -> Iterator[None]:
     import torch
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-    from legroom.hollow import cuda_facade, entering, tensor_facade  # noqa: F401  remembered as they are
+    from legroom.hollow import cuda_facade, install, tensor_facade  # noqa: F401  remembered as they are
     from legroom.hollow.journal import Journal
 
     before = _Before(torch)
@@ -165,11 +165,11 @@ def _installed(folder: Path, plan: RehearsalPlan) -> Iterator[None]:
         kept = stack.enter_context(ExitStack())
         with (
             mock.patch.dict(os.environ, {PLAN: json.dumps(plan.for_guest())}),
-            mock.patch.object(entering, "_kept", kept.enter_context),
+            mock.patch.object(install, "_kept", kept.enter_context),
         ):
             journal = Journal(str(folder / f"journal-{os.getpid()}"))
             journal.json("started", argv=sys.argv, python=sys.version.split()[0])
-            follower = entering.on_torch(journal)
+            follower = install.on_torch(journal)
         mode: Any = _get_current_dispatch_mode()
         try:
             yield
@@ -234,15 +234,9 @@ class _Before:
         for kind, names in self._kinds:
             now = vars(kind)
             for name in [name for name in now if name not in names]:
-                _quietly(delattr, kind, name)
+                with suppress(AttributeError, TypeError):  # a few of C's classes allow no change, and were not changed
+                    delattr(kind, name)
             for name, value in names.items():
                 if now.get(name) is not value:
-                    _quietly(setattr, kind, name, value)
-
-
-def _quietly(change: Any, *arguments: Any) -> None:
-    """Change a class where it allows that: a few of C's do not, and were not changed."""
-    try:
-        change(*arguments)
-    except (AttributeError, TypeError):
-        return
+                    with suppress(AttributeError, TypeError):
+                        setattr(kind, name, value)

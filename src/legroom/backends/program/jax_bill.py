@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from legroom.backends.program.repeating import LEAST_REPEATS
+from legroom.backends.program.steady_state import LEAST_REPEATS
 from legroom.errors import BadInput, MissingExtra
 from legroom.hollow.jax_places import package_of
 from legroom.machine.cache import read_json

@@ -7,28 +7,21 @@ lies before it is whole whatever ends the process. The format is described in `l
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MAGIC, VERSION = b"LGRH", 1
-HEADER = struct.Struct("<4sIQI")
-HEADER_BYTES = 64
-RECORD = struct.Struct("<cI")
-ALLOC = struct.Struct("<QQQQQIBBB")
-FREE = struct.Struct("<QQQB")
-SITE_ID = struct.Struct("<I")
+from legroom.hollow.journal import ALLOC, FREE, HEAD, HEADER, HEADER_BYTES, MAGIC, SITE_NUMBER, VERSION
+
 PREFIX = "journal-"
+MOST_AT_ONCE = 8 << 20  # bytes of one reading: a program that writes faster than we read must not hold up the clock
 
 
 def process_of(name: str) -> int:
     """Return the process id that a journal is named after: `journal-123`, or `journal-123.1` after an exec."""
     return int(name.removeprefix(PREFIX).partition(".")[0])
 
-
-MOST_AT_ONCE = 8 << 20  # bytes of one reading: a program that writes faster than we read must not hold up the clock
 
 Frame = tuple[str, int, str]
 
@@ -103,27 +96,27 @@ class Journal:
         except FileNotFoundError:
             return
         at = 0
-        while at + RECORD.size <= len(data):
-            kind, length = RECORD.unpack_from(data, at)
-            end = at + RECORD.size + length
+        while at + HEAD.size <= len(data):
+            kind, length = HEAD.unpack_from(data, at)
+            end = at + HEAD.size + length
             if end > len(data):
                 break
-            yield from _decoded(kind, data, at + RECORD.size, length)
+            yield from _decoded(kind, data[at:end])
             at = end
-            self._read += RECORD.size + length
+            self._read += HEAD.size + length
 
 
-def _decoded(kind: bytes, data: bytes, at: int, length: int) -> Iterator[Record]:
+def _decoded(kind: bytes, record: bytes) -> Iterator[Record]:
     if kind == b"A":
-        block, requested, rounded, allocated, reserved, site, device, phase, flags = ALLOC.unpack_from(data, at)
-        yield Alloc(block, requested, rounded, allocated, reserved, site, device, phase, bool(flags & 1))
+        *numbers, flags = ALLOC.unpack(record)[2:]
+        yield Alloc(*(*numbers, bool(flags & 1)))
     elif kind == b"F":
-        yield Free(*FREE.unpack_from(data, at))
+        yield Free(*FREE.unpack(record)[2:])
     elif kind == b"S":
-        (number,) = SITE_ID.unpack_from(data, at)
-        yield _site(number, json.loads(data[at + SITE_ID.size : at + length]))
+        (number,) = SITE_NUMBER.unpack_from(record, HEAD.size)
+        yield _site(number, json.loads(record[HEAD.size + SITE_NUMBER.size :]))
     elif kind == b"J":
-        message = json.loads(data[at : at + length])
+        message = json.loads(record[HEAD.size :])
         if isinstance(message, dict):
             yield message
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import legroom
+from legroom.backends.program.launching import here
 from legroom.machine.cache import cache_folder, read_json, write_json
 from legroom.model.rehearsal import Rehearsal
 
@@ -78,25 +79,18 @@ def _file(command: Sequence[str], plan: RehearsalPlan, variables: Mapping[str, s
     )
     interpreter = shutil.which(command[0]) or command[0]
     asked = {**plan.for_guest(), "real_limit": None, "seconds": plan.seconds, "updates": plan.updates}
-    parts = VERSION, legroom.__version__, os.path.realpath(interpreter), tuple(command), str(_here()), asked, lasting
+    parts = VERSION, legroom.__version__, os.path.realpath(interpreter), tuple(command), here(), asked, lasting
     return cache_folder() / "rehearsals" / f"{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}.json"
 
 
 def _settings(command: Sequence[str]) -> Iterator[str]:
     """Yield files that a program may read before it imports jax: those it is given, and settings beside it."""
     given = [Path(word.rpartition("=")[2]) for word in command]
-    folders = {_here(), *(path.absolute().parent for path in given if path.suffix == ".py" and path.is_file())}
+    folders = {Path(here()), *(path.absolute().parent for path in given if path.suffix == ".py" and path.is_file())}
     yield from (str(path.absolute()) for path in given if path.is_file())
     for folder in folders:
         with suppress(OSError):  # a folder that is gone, or may not be listed
             yield from (str(path) for path in folder.iterdir() if path.suffix in SETTINGS and path.is_file())
-
-
-def _here() -> Path:
-    try:
-        return Path.cwd()
-    except OSError:  # it is gone
-        return Path("?")
 
 
 def _state(path: str) -> list[Any] | None:

@@ -62,9 +62,6 @@ class Program:
     writes: Writes
     layer: int
 
-    def poll(self) -> int | None:
-        return self.launcher.poll()
-
 
 def check_command(
     command: Sequence[str], example: str = EXAMPLE, cannot: str = "be rehearsed", *, entered: str = ""
@@ -221,16 +218,8 @@ def _site_folders(command: Sequence[str], environment: Mapping[str, str]) -> lis
 def _pth(environment: Mapping[str, str]) -> str:
     """Return a line that gives an interpreter the guest and its variables."""
     environment = {**environment, "LEGROOM_REHEARSAL_FILES": "discarded"}  # nobody else sees this file
-    names = (
-        "LEGROOM_REHEARSAL",
-        "LEGROOM_REHEARSAL_FILES",
-        "LEGROOM_REHEARSAL_FOLDER",
-        "LEGROOM_REHEARSAL_PLAN",
-        "JAX_PLATFORMS",
-        ATTACHED,
-        CONSTANTS,
-    )
-    ours, guest = {name: environment[name] for name in names if name in environment}, str(GUEST)
+    passed, guest = ("JAX_PLATFORMS", ATTACHED, CONSTANTS), str(GUEST)
+    ours = {name: text for name, text in environment.items() if name.startswith("LEGROOM_REHEARSAL") or name in passed}
     return (
         f"import os, sys; [os.environ.setdefault(*each) for each in {ours!r}.items()]; "
         f"{guest!r} in sys.path or sys.path.insert(0, {guest!r})\n"

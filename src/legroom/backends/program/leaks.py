@@ -14,7 +14,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Sequence
 
-from legroom.backends.program.card_books import Block, ProcessBook
+from legroom.backends.program.allocation_ledger import Block, ProcessBook
 from legroom.backends.program.journals import Site
 from legroom.backends.program.source import KEEPING, Function, covers, name_of, parsed
 from legroom.model.rehearsal import Leak

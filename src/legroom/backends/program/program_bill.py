@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from legroom.backends.program.equivalent_run import divided
 from legroom.backends.program.leaks import LEAST_SURVIVORS
-from legroom.backends.program.making_it_fit import ways_to_fit
-from legroom.backends.program.same_runs import divided
+from legroom.backends.program.suggestions import ways_to_fit
 from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, round_size, segment_size
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Finding, Footprint, Item, Known, Phase, Place
 from legroom.model.rehearsal import BatchesSeen, CardSeen, Endless, Filling, Leak, ProgramPrediction, Rehearsal, SameRun

@@ -108,11 +108,8 @@ def offered(command: Sequence[str], budget: str) -> Iterator[str]:
 
 def _is_size(one: Constant) -> bool:
     named = NAMES.get(one.name.lower(), ("",))[-1]
-    return (
-        isinstance(one.value, int)
-        and one.value > 1
-        and (named in _SIZES or any(word in one.name.lower() for word in SIZE_WORDS))
-    )
+    is_named = named in _SIZES or any(word in one.name.lower() for word in SIZE_WORDS)
+    return is_named and isinstance(one.value, int) and one.value > 1
 
 
 def _rank(one: Constant) -> int:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from legroom.backends.program.card_bill import card_seen
-from legroom.backends.program.card_books import ProcessBook
+from legroom.backends.program.allocation_ledger import ProcessBook, card_seen
+from legroom.backends.program.equivalent_run import same_runs
 from legroom.backends.program.host_watch import HostWatch
 from legroom.backends.program.jax_bill import with_jax
 from legroom.backends.program.journals import Alloc, DamagedJournal, Free, Journals, Record, Site, process_of
@@ -29,9 +29,8 @@ from legroom.backends.program.launching import (
     runs_python,
 )
 from legroom.backends.program.leaks import find_leaks
-from legroom.backends.program.repeating import ENOUGH_S, RepeatFinder
 from legroom.backends.program.retries import FailedRequest, find_retry
-from legroom.backends.program.same_runs import same_runs
+from legroom.backends.program.steady_state import ENOUGH_S, RepeatFinder
 from legroom.backends.program.undecided import undecided_places
 from legroom.hollow.epochs import asking_file
 from legroom.hollow.file_layer import shared_memory_made
@@ -156,7 +155,7 @@ def rehearse(
             host = HostWatch(program, folder)
             seen.host = host
             stopped = _follow(program, journals, seen, began, progress)
-            code = program.poll() if stopped in ("finished", "failed") else None
+            code = program.launcher.poll() if stopped in ("finished", "failed") else None
         seconds = time.monotonic() - began
         pass_on_attached(folder, own)
         read_journals(journals, seen)
@@ -168,7 +167,7 @@ def rehearse(
             command, stopped, code, seconds, host=host.seen(ended=stopped == "finished"), python=python
         )
         lines = last_lines(folder) if found.stopped == "failed" else []
-        if lines and not seen.said_why:
+        if lines and not seen.messages.get("exception"):
             found = replace(found, failure=lines[-1].strip())
         if lines and output == "end if it fails":
             told("\n".join(["the end of the program's output (--all shows all of it):", *lines]))
@@ -196,7 +195,7 @@ def _follow(child: Program, journals: Journals, seen: ProgramSeen, began: float,
     """Read along until there is a reason to stop, and return it."""
     try:
         while True:
-            ended = child.poll() is not None
+            ended = child.launcher.poll() is not None
             read_journals(journals, seen)
             if ended:
                 return "finished"
@@ -234,7 +233,7 @@ class ProgramSeen:
         self.host: HostWatch | None = None
         self.books: dict[str, ProcessBook] = {}
         self._finders: dict[str, RepeatFinder] = {}
-        self._messages: dict[str, list[dict[str, Any]]] = {}
+        self.messages: dict[str, list[dict[str, Any]]] = {}  # what is told beside the card's requests, by kind
         self._notes: list[str] = []
         self._traced_s = 0.0  # until a JAX program called its first large function
         self._assumed: dict[tuple[str, int, str], tuple[int, bool]] = {}
@@ -272,7 +271,7 @@ class ProgramSeen:
             book.failed.append(FailedRequest(message))
         elif kind == "roles":
             book.take_roles(message)
-            self._messages.setdefault(kind, []).append({})
+            self.messages.setdefault(kind, []).append({})
         elif kind == "cache emptied":
             book.empty_cache(int(message.get("device") or 0))
         elif kind == "context":
@@ -291,7 +290,11 @@ class ProgramSeen:
         elif kind == "batches":
             if not message.get("ends"):
                 book.largest_until = book.steps + int(message.get("largest") or 0)
-            self._messages.setdefault(kind, []).append(message)
+            told = self.messages.setdefault(kind, [])
+            if "list" in message:  # what was said of it before is out of date
+                told[:] = [each for each in told if each.get("list") != message["list"]]
+                book.in_list = message["seen"] < message["total"]
+            told.append(message)
         elif kind == "evaluation awaited":
             book.evaluation = str(message.get("file") or ""), int(message.get("line") or 0)
         elif kind == "evaluation ended":
@@ -301,7 +304,7 @@ class ProgramSeen:
         elif kind == "note":
             self.note(str(message.get("text") or ""))
         else:
-            self._messages.setdefault(kind, []).append({**message, "pid": book.pid, "steps": self.updates})
+            self.messages.setdefault(kind, []).append({**message, "pid": book.pid, "steps": self.updates})
 
     def _finder_of(self, book: ProcessBook) -> RepeatFinder:
         return next(finder for finder in self._finders.values() if finder.book is book)
@@ -374,7 +377,7 @@ class ProgramSeen:
 
     def _most_seconds(self, seconds: float) -> float:
         """Return when to stop: a JAX program first traces its functions for a minute, which is no time of training."""
-        if not self._messages.get("jax"):
+        if not self.messages.get("jax"):
             return self.plan.seconds
         if not self.updates:
             self._traced_s = seconds
@@ -396,8 +399,10 @@ class ProgramSeen:
         return awaited
 
     def _evaluation_is_awaited(self, seconds: float) -> bool:
-        """Return whether an evaluation that the source mentions may still come, as long again as was needed so far."""
-        if self.main is None or self.main.evaluation is None:
+        """Return whether to wait, as long again as was needed so far, for an evaluation that the source mentions, or
+        for the largest items of a list that the program goes through.
+        """
+        if self.main is None or not (self.main.evaluation or self.main.in_list):
             return False
         if self._repeated_at is None:
             self._repeated_at = seconds
@@ -418,7 +423,7 @@ class ProgramSeen:
         for book in self.books.values():
             book.tell_time(book.t)
         main = self.main
-        exceptions = self._messages.get("exception", [])
+        exceptions = self.messages.get("exception", [])
         failure = exceptions[-1] if exceptions and stopped == "failed" else None
         of_card = of_card or (failure is not None and _is_of_card(failure))
         out_of_memory = tuple(self._out_of_memory(of_card=of_card))
@@ -445,15 +450,15 @@ class ProgramSeen:
             had_card=self.plan.card is not None,
             python=python,
             torch=self._torch(),
-            cuda_build=any(message.get("cuda_build") for message in self._messages.get("torch", [])),
+            cuda_build=any(message.get("cuda_build") for message in self.messages.get("torch", [])),
             failure=_failure_text(failure, code) if caught is None else caught.text,
             failed_at=_place(failure) if caught is None else caught.place,
             refused=None if gpu else refused,
             out_of_memory=out_of_memory,
             assumed=tuple(Assumed(*key, count) for key, (count, _) in list(self._assumed.items())[:MOST_LISTED]),
             sizes_assumed=tuple(Assumed(*key, count) for key, (count, sets) in self._assumed.items() if sets),
-            unmodelled=tuple(dict.fromkeys(map(_with_place, self._messages.get("unmodelled", [])))),
-            compiled=tuple(dict.fromkeys(map(_with_place, self._messages.get("compile", [])))),
+            unmodelled=tuple(dict.fromkeys(map(_with_place, self.messages.get("unmodelled", [])))),
+            compiled=tuple(dict.fromkeys(map(_with_place, self.messages.get("compile", [])))),
             beside=tuple(self._beside()),
             doubts=tuple(self._doubts()),
             leaks=tuple(leak for book in self.books.values() for leak in find_leaks(book)),
@@ -467,33 +472,21 @@ class ProgramSeen:
             skipped_steps=main.skipped_steps if main is not None else 0,
             epochs=main.epochs if main is not None else 0,
             evaluation=main.evaluation if main is not None else None,
-            collected=max(
-                (int(message.get("nbytes") or 0) for message in self._messages.get("collected", [])), default=0
-            ),
-            batches=tuple(dict.fromkeys(map(_batches_seen, self._messages.get("batches", [])))),
-            constants=tuple({str(message["name"]): None for message in self._messages.get("constant", [])}),
-            same_runs=tuple(same_runs(self._messages.get("call", []), self._messages.get("learn", []))),
+            collected=max((int(each.get("nbytes") or 0) for each in self.messages.get("collected", [])), default=0),
+            batches=tuple(dict.fromkeys(map(_batches_seen, self.messages.get("batches", [])))),
+            constants=tuple({str(message["name"]): None for message in self.messages.get("constant", [])}),
+            same_runs=tuple(same_runs(self.messages.get("call", []), self.messages.get("learn", []))),
         )
-
-    @property
-    def messages(self) -> Mapping[str, Sequence[dict[str, Any]]]:
-        """What processes told beside the card's requests, by kind."""
-        return self._messages
-
-    @property
-    def said_why(self) -> bool:
-        """Whether an exception told why the program failed."""
-        return bool(self._messages.get("exception"))
 
     def _with_whole_rollouts(self, host: HostSeen) -> HostSeen:
         """Return what the host holds where rollouts are not cut short: with rows that nothing was written to."""
-        cut = max((int(each.get("unwritten") or 0) for each in self._messages.get("rollout cut", [])), default=0)
-        files = {file for message in self._messages.get("learn", []) for file in message.get("buffer_files") or ()}
+        cut = max((int(each.get("unwritten") or 0) for each in self.messages.get("rollout cut", [])), default=0)
+        files = {file for message in self.messages.get("learn", []) for file in message.get("buffer_files") or ()}
         forecast = sum(one.nbytes - one.touched for one in host.filling if one.file in files)
         return replace(host, peak=host.peak + max(cut - forecast, 0))
 
     def _torch(self) -> str:
-        told = [*self._messages.get("torch", []), *self._messages.get("started", [])]
+        told = [*self.messages.get("torch", []), *self.messages.get("started", [])]
         return next((str(found) for message in told if (found := message.get("version") or message.get("torch"))), "")
 
     def _out_of_memory(self, *, of_card: bool) -> list[OutOfMemory]:
@@ -510,7 +503,7 @@ class ProgramSeen:
 
     def _refused(self) -> Refused | None:
         """Return the largest request of host memory that was refused, of a forked process by what it left in a file."""
-        told = [dict(message) for message in self._messages.get("host-refused", [])]
+        told = [dict(message) for message in self.messages.get("host-refused", [])]
         if not told and self._folder is not None and (left := self._folder / REFUSED).exists():
             lines = left.read_text().splitlines()
             told = [json.loads(line) for line in lines if line.startswith("{")]
@@ -534,7 +527,7 @@ class ProgramSeen:
     def _doubts(self) -> list[Doubt]:
         """Return the largest of each kind of doubt, and the growth of a cache that had not settled."""
         found: dict[str, Doubt] = {}
-        for message in self._messages.get("doubt", []):
+        for message in self.messages.get("doubt", []):
             what, nbytes = str(message.get("what")), int(message.get("nbytes") or 0)
             if what not in found or found[what].nbytes < nbytes:
                 found[what] = Doubt(what, nbytes, str(message.get("file") or ""), int(message.get("line") or 0))
@@ -545,7 +538,7 @@ class ProgramSeen:
     def _beside(self) -> list[Beside]:
         """Return the largest figure of each library that takes memory beside the allocator."""
         largest: dict[str, Beside] = {}
-        for message in self._messages.get("item", []):
+        for message in self.messages.get("item", []):
             name, nbytes, axes = str(message.get("name")), int(message.get("nbytes") or 0), message.get("axes")
             if name == "cudnn workspace":
                 nbytes = int(nbytes * CUDNN_SHARE.get(int(axes or 0), CUDNN_SHARE[3]))

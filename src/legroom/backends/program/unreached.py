@@ -31,6 +31,11 @@ _DEFERRING = (  # functions of libraries that call later what they are given
     "Timer", "add_done_callback", "call_at", "call_later", "call_soon", "enter", "enterabs", "finalize", "register",
     "signal",
 )  # fmt: skip
+_DECORATING = frozenset({  # what is decorated by these is called by who defines it
+    "abstractmethod", "autocast", "cache", "cached_property", "classmethod", "contextmanager", "custom_bwd",
+    "custom_fwd", "dataclass", "enable_grad", "inference_mode", "jit", "lru_cache", "njit", "no_grad", "overload",
+    "override", "property", "script", "setter", "staticmethod", "wraps",
+})  # fmt: skip
 _WHOLE = ("min", "max", "int", "round", "abs")
 
 
@@ -111,7 +116,7 @@ class _Search:
         """Find what is called by others, and was not yet.
 
         That is methods that a library knows by their name (`validation_step`), those that end a block or an object, and
-        functions that were given away to be called later (`atexit.register(evaluate)`).
+        functions that were given away to be called later (`atexit.register(evaluate)`), if by a decorator.
         """
         later: list[ast.AST] = []
         for each in ast.walk(tree):
@@ -126,10 +131,16 @@ class _Search:
                     later += self.judge.functions.get(name_of(given), []) if named else []
                     if isinstance(given, ast.Lambda) and self.judge.may_allocate(given.body):
                         self.places.setdefault((file, given.lineno), ast.unparse(given)[:80])
+            elif isinstance(each, Function) and any(map(self._gives_away, each.decorator_list)):
+                later.append(each)
         for method in later:
             if isinstance(method, Function) and not self._is_live(file, method):
                 for statement in method.body:
                     self._add(file, statement)
+
+    def _gives_away(self, decorator: ast.expr) -> bool:
+        name = name_of(decorator.func if isinstance(decorator, ast.Call) else decorator)
+        return name not in _DECORATING and name not in self.judge.functions
 
     def _is_live(self, file: str, function: Function) -> bool:
         lines = {line for each in function.body for line in range(_first(each), _last(each) + 1)}

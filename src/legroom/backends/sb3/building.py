@@ -36,7 +36,7 @@ from legroom.environments.gym_spaces import to_gymnasium
 from legroom.environments.objects import LIVE, package_of, resolve_object
 from legroom.environments.own_code import own_code, registered_packages
 from legroom.errors import BadInput, Untraceable
-from legroom.hollow.records import ValueRefused
+from legroom.hollow.journal import ValueRefused
 from legroom.machine.child_process import import_path
 from legroom.model.facts import Algorithm, spaces_of
 from legroom.model.run import Run

@@ -42,15 +42,15 @@ from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.device import exact_pieces
 from legroom.device.event_chunks import repeat, shorten
 from legroom.errors import Untraceable
+from legroom.hollow.assumed_values import RunReads
 from legroom.hollow.card_autocast import autocast_as_on_card
 from legroom.hollow.card_operators import join_weights, operators_as_on_card
 from legroom.hollow.compiling import run_uncompiled
 from legroom.hollow.cuda_reduce import Card, card_with
 from legroom.hollow.dispatching import Follower
-from legroom.hollow.doubts import BFLOAT16
 from legroom.hollow.fake_tensors import DEVICE, foreach_as_on_cuda
-from legroom.hollow.reads import RunReads
-from legroom.hollow.records import Requests, Rounds, ValueRefused
+from legroom.hollow.journal import Requests, Rounds, ValueRefused
+from legroom.hollow.scratch_uncertainty import BFLOAT16
 from legroom.hollow.second_order import in_thread_of_card
 from legroom.model.evidence import Event, NetTrace, Values
 from legroom.model.footprint import Phase

@@ -51,14 +51,14 @@ def _later(module: str, function: str, journal: object) -> Any:
 
 
 def _rehearsing() -> dict[str, Any]:
-    entering: Any = importlib.import_module("legroom_hollow.entering")
-    simulators = importlib.import_module("legroom_hollow.needing_gpus").SIMULATORS
-    journal = entering.begin()
-    files = entering.files_of_its_own()
+    install: Any = importlib.import_module("legroom_hollow.install")
+
+    journal = install.begin()
+    files = install.files_of_its_own()
     importlib.import_module("legroom_hollow.setting_constants").begin(journal)
     return {
-        "torch._compile": lambda module: entering.without_compiler(module),
-        "torch": lambda module: (files.on_torch(module) if files else None, entering.on_torch(journal)),
+        "torch._compile": lambda module: install.without_compiler(module),
+        "torch": lambda module: (files.on_torch(module) if files else None, install.on_torch(journal)),
         "sqlite3.dbapi2": lambda module: files.on_sqlite(module) if files else None,
         "jaxlib": _later("jax_programs", "on_jaxlib", journal),
         "jax": _later("jax_programs", "on_jax", journal),
@@ -67,8 +67,8 @@ def _rehearsing() -> dict[str, Any]:
         ],
         "gymnasium.vector.async_vector_env": _later("short_rollouts", "on_async_vector_env", journal),
         "gym.vector.async_vector_env": _later("short_rollouts", "on_async_vector_env", journal),
-        "torch.utils.cpp_extension": _later("needing_gpus", "on_extensions", journal),
-        **{name: _later("needing_gpus", "on_simulator", journal) for name in simulators},
+        "torch.utils.cpp_extension": _later("install", "on_extensions", journal),
+        **{name: _later("install", "on_simulator", journal) for name in install.SIMULATORS},
     }
 
 

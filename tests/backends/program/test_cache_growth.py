@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from legroom.backends.program.cache_growth import AllocatorReplica
 from legroom.backends.program.journals import Alloc, Free
-from legroom.backends.program.settling import CacheTwin
 from legroom.hollow.cuda_allocator import CachingAllocator
 
 MIB = 1 << 20
@@ -13,7 +13,7 @@ class Program:
     """Asks an allocator for blocks, and tells the twin what a journal would."""
 
     def __init__(self) -> None:
-        self.twin, self.real, self.number = CacheTwin(), CachingAllocator(), 0
+        self.twin, self.real, self.number = AllocatorReplica(), CachingAllocator(), 0
         self.held: dict[int, object] = {}
 
     def ask(self, nbytes: int, site: int = 1) -> int:
@@ -69,7 +69,7 @@ def test_growth_is_foreseen_where_the_cache_is_cut_in_other_pieces() -> None:
 
 
 def test_a_twin_that_lost_its_way_says_nothing() -> None:
-    twin = CacheTwin()
+    twin = AllocatorReplica()
     twin.allocate(Alloc(1, 512, 512, 512, 999, 1, 0, 0, False), 1)  # reserved bytes of another allocator
     assert twin.lost
     twin.ask(3)

@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 from journal_writer import MIB, JournalWriter
 
-from legroom.backends.program.card_bill import card_seen
-from legroom.backends.program.card_books import ProcessBook
+from legroom.backends.program.allocation_ledger import ProcessBook, card_seen
 from legroom.backends.program.journals import Alloc, DamagedJournal, Free, Journals, Site
 from legroom.backends.program.leaks import find_leaks, storing_line
 from legroom.backends.program.rehearsing import ProgramSeen, RehearsalPlan
-from legroom.backends.program.repeating import RepeatFinder
+from legroom.backends.program.steady_state import RepeatFinder
 
 
 def read(folder: Path) -> ProgramSeen:

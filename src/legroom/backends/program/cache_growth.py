@@ -2,9 +2,9 @@
 
 An iteration that asks for the same blocks as the one before may yet need another segment, because the cache it finds is
 cut in other pieces. The requests are known and the allocator is simulated, so that can be tried without the program:
-`CacheTwin` follows the allocator of one card in this process, and runs the last iterations again from where it is.
+`AllocatorReplica` follows the allocator of one card in this process, and runs the last iterations again from there.
 
-The twin counts only while its reserved bytes are those that the guest tells: streams, private pools and settings that
+It counts only while its reserved bytes are those that the guest tells: streams, private pools and settings that
 the journal does not mention make it lose its way, and then it says nothing.
 """
 
@@ -22,7 +22,7 @@ LEAST_ROUNDS, MOST_ROUNDS = 3, 40
 Event = tuple[bool, int, int, int]  # whether it is a request, the number of the block, its bytes and site
 
 
-class CacheTwin:
+class AllocatorReplica:
     """The allocator of one card as one process uses it, once more."""
 
     def __init__(self) -> None:

@@ -1,14 +1,20 @@
-"""Turns this interpreter's torch into one with a card that is not there; called once torch has been imported."""
+"""Turns this interpreter's torch into one with a card that is not there; called once torch has been imported.
+
+What no rehearsal can run is refused: CUDA code of the program's own, and simulators that compute on a real GPU.
+"""
 
 from __future__ import annotations
 
 import atexit
+import functools
 import json
 import os
 import sys
 import threading
 from contextlib import suppress
 from typing import Any
+
+from .source_lines import where
 
 _MUCH_COLLECTED = 2 << 20  # bytes of tensors that one pass of Python's collector frees: a segment of the allocator
 
@@ -70,6 +76,7 @@ def without_compiler(module: Any) -> None:
 def on_torch(journal: Any) -> Any:
     """Install the card; returns its follower."""
     import torch
+    from torch.utils import _device
 
     from . import (
         card,
@@ -86,7 +93,7 @@ def on_torch(journal: Any) -> Any:
     )
 
     plan = json.loads(os.environ.get("LEGROOM_REHEARSAL_PLAN") or "{}")
-    _remember_makers()
+    _device._device_constructors()  # torch's list of what a default device applies to, as it is
     journal.json("torch", version=torch.__version__, cuda_build=torch.version.cuda)
     if not hasattr(torch.Tensor, "_use_count"):
         text = f"torch {torch.__version__} does not show what holds a gradient: some may count twice in a backward pass"
@@ -106,7 +113,7 @@ def on_torch(journal: Any) -> Any:
     _scaled_gradients(follower)
     _kept(compiling.run_uncompiled(lambda: follower.tell("compile")))
     _threads(follower)
-    _forks(follower)
+    os.register_at_fork(after_in_child=lambda: setattr(follower, "following", False))
     _optimizers(follower)
     if folder := os.environ.get("LEGROOM_REHEARSAL_FOLDER"):
         epochs.install(follower, folder, float(plan.get("looking_s") or 0))
@@ -115,13 +122,6 @@ def on_torch(journal: Any) -> Any:
     host_memory.zeros_are_fresh(torch, journal)
     dispatching.enter(follower)
     return follower
-
-
-def _remember_makers() -> None:
-    """Let torch list its functions that a default device applies to before some of them are replaced."""
-    from torch.utils import _device
-
-    _device._device_constructors()
 
 
 def _kept(block: Any) -> Any:
@@ -184,18 +184,10 @@ def _threads(follower: Any) -> None:
     threading.Thread._bootstrap_inner = bootstrap  # type: ignore[attr-defined]
 
 
-def _forks(follower: Any) -> None:
-    def stop() -> None:
-        follower.following = False
-
-    os.register_at_fork(after_in_child=stop)
-
-
 def _optimizers(follower: Any) -> None:
     from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-    from .evaluations import Evaluations
-    from .executed_lines import ExecutedLines
+    from .executed_lines import Evaluations, ExecutedLines
     from .growing import GrowingContainers
     from .host_memory import HeapSamples
     from .run_length import RunLength
@@ -280,7 +272,7 @@ def _endings(follower: Any) -> None:
 
 def tell_failure(journal: Any) -> None:
     """Have the exception told that ends the program, and where it was raised."""
-    from .sites import last_user_line
+    from .source_lines import last_user_line
 
     before = sys.excepthook
 
@@ -296,7 +288,7 @@ def tell_failure(journal: Any) -> None:
 
 def without_our_frames(error: Any) -> None:
     """Take the frames of this package off the tracebacks of an exception and of those that led to it."""
-    from .sites import OURS
+    from .source_lines import OURS
 
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -310,3 +302,35 @@ def without_our_frames(error: Any) -> None:
             one.tb_next = following
         error.__traceback__ = kept[0] if kept else error.__traceback__
         error = error.__cause__ or error.__context__
+
+
+SIMULATORS = ("isaacgym", "isaacsim", "isaaclab", "omni")
+
+
+def on_extensions(journal: Any, module: Any) -> None:
+    """Refuse to compile CUDA sources, at the line that asks for it."""
+    for name in ("load", "load_inline"):
+        setattr(module, name, _refusing(getattr(module, name), journal))
+
+
+def _refusing(build: Any, journal: Any) -> Any:
+    @functools.wraps(build)
+    def made(name: Any, *args: Any, **kwargs: Any) -> Any:
+        sources = kwargs.get("sources", args[0] if args else ())
+        files = [sources] if isinstance(sources, str) else list(sources or ())
+        inline = build.__name__ == "load_inline"
+        with_cuda = kwargs.get("with_cuda") or kwargs.get("cuda_sources") or (inline and len(args) > 1 and args[1])
+        if not with_cuda and not any(str(file).endswith((".cu", ".cuh")) for file in files):
+            return build(name, *args, **kwargs)
+        file, line = where()
+        what = f"the CUDA extension {name!r}, which needs a real GPU"
+        journal.json("unmodelled", what=what, file=file, line=line)
+        raise RuntimeError(f"{what}, cannot be rehearsed ({file}:{line})")
+
+    return made
+
+
+def on_simulator(journal: Any, module: Any) -> None:
+    """Say that a simulator needs a real GPU; it may fail by itself later."""
+    file, line = where()
+    journal.json("unmodelled", what=f"{module.__name__}, a simulator that needs a real GPU", file=file, line=line)

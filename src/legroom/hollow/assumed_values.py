@@ -19,8 +19,8 @@ from typing import Any, Callable
 
 import torch
 
-from .records import Assumed, ValueRefused, Values
-from .sites import OURS, calls, where
+from .journal import Assumed, ValueRefused, Values
+from .source_lines import OURS, calls, where
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__))
 _BETWEEN = (  # a read and us

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from .scratch_table import PROGRAMS, SHAPES
+from . import conv_scratch, layer_scratch, recurrent_scratch, sort_scratch  # noqa: F401  add to the table of op_scratch
+from .op_scratch import MATMULS, PROGRAMS, SHAPES
 
 _aten = torch.ops.aten
 _OWN = {"aten", "prims", "prim", "profiler"}
@@ -78,3 +79,6 @@ def _nbytes(value: Any) -> int:
     if isinstance(value, torch.Tensor):
         return value.numel() * value.element_size()
     return sum(map(_nbytes, value)) if isinstance(value, (list, tuple)) else 0
+
+
+__all__ = ["MATMULS", "PROGRAMS", "SHAPES"]

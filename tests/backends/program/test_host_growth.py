@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from legroom.backends.program.containers import Containers
+from legroom.backends.program.host_growth import Containers
 from legroom.backends.program.host_watch import HostWatch, Mapping, _once
 from legroom.model.trace import Sample
 

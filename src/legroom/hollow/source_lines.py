@@ -8,6 +8,7 @@ instruction, and become file and line only once. The `nn.Module` that was runnin
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import sysconfig
@@ -57,6 +58,14 @@ def calls() -> Iterator[Any]:
     while frame is not None:
         yield frame
         frame = frame.f_back if frame.f_code is not working else caller
+
+
+def locals_of(frame: Any) -> dict[str, Any]:
+    """Return the variables of a frame. A function's own are a copy, which would keep alive what it has let go of."""
+    found = dict(frame.f_locals)
+    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and type(frame.f_locals) is dict:
+        frame.f_locals.clear()
+    return found
 
 
 def where() -> Tuple[str, int]:

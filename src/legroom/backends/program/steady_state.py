@@ -4,7 +4,7 @@ An iteration is what lies between two optimizer steps. One is *new* if it asks f
 raises a peak, or leaves more behind than any iteration with the same requests did. It *repeats* if an earlier one asked
 for the same blocks at the same lines. At least three repeats since the last new one are needed, and up to twelve where
 they are quick. PyTorch's allocator may still reserve a segment in a later iteration that asks for the same: the last
-iterations are therefore run again and again through a copy of it (`settling.py`), and while it grows there, nothing is
+iterations are therefore run again through a copy of it (`cache_growth.py`), and while it grows there, nothing is
 settled here.
 
 One reservation: a loop around the steps (the rollout of PPO between its minibatches, the validation after an epoch)
@@ -16,7 +16,7 @@ what comes after its end is seen before anything counts as repeated.
 
 from __future__ import annotations
 
-from legroom.backends.program.card_books import Interval, ProcessBook
+from legroom.backends.program.allocation_ledger import Interval, ProcessBook
 
 LEAST_REPEATS, MOST_REPEATS = 3, 12
 WORTH = 16 / 60  # share of the time allowed that repeats may take beyond the least
