@@ -20,7 +20,7 @@ EXIT_INTERRUPTED = 130
 # options of the command line, and what stands for them in Python
 _IN_PYTHON = (
     (re.compile(r"--(trust)\b"), r"\1=True"),
-    (re.compile(r"--(mode|device) (trace|arithmetic|cpu|cuda)\b"), r'\1="\2"'),
+    (re.compile(r"--(mode|device|ram|vram|gpu) (trace|arithmetic|cpu|cuda|\d\w+)\b"), r'\1="\2"'),
     (re.compile(r"--like ([\w:.-]+)"), r'legroom.read(..., like="\1")'),
     (re.compile(r"--set ([\w.]+)=(?:'([^']*)'|([^\s,;)]+))"), r'legroom.read(..., overrides=[("\1", "\2\3")])'),
     (re.compile(r"--(ram|vram|gpu)\b"), r"\1="),

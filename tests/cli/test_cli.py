@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.in_process import legroom
-from tests.cli.wrong_inputs import HELD_OUT, SEEN, STILL_WRONG, write_files
+from tests.cli.wrong_inputs import FURTHER, HELD_OUT, SEEN, write_files
 
 from legroom.named_runs import run_names
 
@@ -116,7 +116,7 @@ def test_a_broken_library_rule_is_shown_and_exits_1() -> None:
         (("predikt", "mine:full"), "predikt"),
         *SEEN,
         *HELD_OUT,
-        *(pytest.param(*case, marks=pytest.mark.xfail(run=False)) for case in STILL_WRONG),
+        *FURTHER,
     ],
 )
 def test_bad_input_is_one_line_with_the_way_out(arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:

@@ -198,6 +198,6 @@ def test_a_program_without_arguments_is_offered_its_constants_and_smaller_pieces
     assert done.returncode == 1, done.stderr
     search = f"legroom fit --vram 1000MiB --param BATCH_SIZE=80..640 -- {sys.executable} program.py"
     assert f"try: a smaller size (changes learning): {search}" in text
-    assert "try: gradient accumulation (slower; learns the same but for BatchNorm)" in text
+    assert "try: gradient accumulation (slower; same results except with BatchNorm)" in text
     assert "2 backward passes, each on 1/2 of the batch" in text
     assert "N_ENVS=" not in text  # 1 is no size to search below

@@ -47,7 +47,7 @@ def test_a_replay_buffer_is_rows_times_envs_times_observation() -> None:
     assert named(found) == [("buffer rows", (2_000_000,)), ("n_envs", (1,)), ("observation", (4, 84, 84))]
     assert "replay" in found.cause
     assert "train.py:18" in found.cause
-    assert found.command == "legroom fit -- python train.py"
+    assert found.command == "legroom predict -- python train.py"
     assert found.advice[0].knob == "memory.replay=lean"
     assert all("rollout" not in one.knob for one in found.advice)
 
@@ -159,11 +159,11 @@ def test_uncertain_causes_are_said_to_be_uncertain() -> None:
 
 def test_a_script_with_a_space_is_quoted() -> None:
     text = text_of("numpy_rollout.txt").replace("/home/ada/dig/train.py", "/home/ada/dig/my train.py")
-    assert explain(text).command == "legroom fit -- python 'my train.py'"
+    assert explain(text).command == "legroom predict -- python 'my train.py'"
 
 
 def test_the_script_is_found_in_the_command_line_that_a_shell_shows() -> None:
-    assert explained("killed_zsh").command == "legroom fit -- python train.py --n-envs 32"
+    assert explained("killed_zsh").command == "legroom predict -- python train.py --n-envs 32"
 
 
 def test_patterns_of_causes_are_about_paths_with_forward_slashes() -> None:

@@ -101,6 +101,26 @@ def test_an_environment_is_found_through_the_packages_that_export_it(tmp_path: P
 
 
 @pytest.mark.parametrize(
+    ("register", "made", "n_envs"),
+    [("gym.register('Room-v0', Room, kwargs={'size': 48})", "'Room-v0'", 1),
+     ("gym.register(id='Room-v0', entry_point=Room)", "gym.make('Room-v0', size=48)", 1),
+     ("from gymnasium.envs.registration import register\nregister('Room-v0', entry_point=Room)",
+      "make_vec_env('Room-v0', n_envs=4, env_kwargs=dict(size=48))", 4)],
+)  # fmt: skip
+def test_an_id_that_the_script_registers_is_its_class(tmp_path: Path, register: str, made: str, n_envs: int) -> None:
+    imports = "from stable_baselines3 import PPO\nfrom stable_baselines3.common.env_util import make_vec_env\n"
+    run = read(script(tmp_path, f"{imports}{ENVIRONMENT}\n{register}\nPPO('CnnPolicy', {made})\n"))
+    assert (run.env.id, run.env.n_envs) == ("__main__:Room", n_envs) and run.env.spaces is not None
+    assert run.env.spaces.observation.shape == (3, 48, 48)
+
+
+def test_an_id_that_is_registered_by_a_text_names_the_class_of_that_module(tmp_path: Path) -> None:
+    register = "import gymnasium as gym\ngym.register('Room-v0', entry_point='rooms:Room')\n"
+    run = read(script(tmp_path, f"from stable_baselines3 import PPO\n{register}PPO('CnnPolicy', 'Room-v0')\n"))
+    assert run.env.id == "rooms:Room"
+
+
+@pytest.mark.parametrize(
     ("evaluated", "same"),
     [("env", True), ("model.get_env()", True), ("VecNormalize(env, training=False)", True), ("make()", False)],
 )

@@ -83,7 +83,7 @@ def test_a_buffer_is_forecast_with_its_line() -> None:
     prediction = predicted(rehearsed(host=HostSeen(2 * GIB, 2 * GIB, 0, 1, (filling,))), Budget(16 * GIB, 8 * GIB))
     assert prediction.fits is False
     text = " ".join(shown(prediction).split())
-    assert "2.0 GiB now; 30.0 GiB when buffers.py:212 is full, in about 3.4 h" in text
+    assert "2.0 GiB now; 30.0 GiB once the arrays made at buffers.py:212 are full, in about 3.4 h" in text
     assert "buffers.py:212 28.0 GiB 1.0 GiB written so far; full in about 3.4 h [measured]" in text
     idle = Filling(28 * GIB, GIB, 0.0)
     seen = rehearsed(host=HostSeen(2 * GIB, 2 * GIB, 0, 1, (idle,)))

@@ -8,7 +8,7 @@ import pytest
 
 from legroom.backends.base import all_algorithms
 from legroom.errors import BadInput
-from legroom.serving.asked import ENVIRONMENTS, chosen_run, recognise, with_spaces
+from legroom.serving.asked import ENVIRONMENTS, chosen_run, command_in, recognise, with_spaces
 
 SCRIPT = "from stable_baselines3 import PPO\nPPO('MlpPolicy', 'CartPole-v1', n_steps=512).learn(1_000)\n"
 YAML = "algo: DQN\nenv: {id: CartPole-v1}\n"
@@ -33,6 +33,23 @@ def test_a_config_is_read(name: str) -> None:
 def test_an_error_is_explained(text: str) -> None:
     found = recognise(text).explanation
     assert found is not None and found.recognised
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("$ python train.py --lr 1e-3\n", ("python", "train.py", "--lr", "1e-3")),
+        ("legroom predict --gpu T4 -- uv run train.py", ("uv", "run", "train.py")),
+        (
+            "X=1 torchrun \\\n  --nproc-per-node 1 train.py",
+            ("env", "X=1", "torchrun", "--nproc-per-node", "1", "train.py"),
+        ),
+        ("rm -rf /", ()),
+        ("python train.py\nKilled", ()),
+    ],
+)
+def test_a_command_is_known_by_what_starts_it(text: str, command: tuple[str, ...]) -> None:
+    assert command_in(text) == command
 
 
 @pytest.mark.parametrize(

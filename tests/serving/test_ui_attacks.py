@@ -200,7 +200,7 @@ def _gone(processes):
 def test_a_page_that_ends_during_a_traced_prediction_leaves_no_process(number):
     with serving("mine:small") as page:
         run = page.ask("GET", "/api/start").json()["shown"][0]["run"]
-        assert page.ask("POST", "/api/trace", {"name": "mine:small", "run": run}).status == 200
+        assert page.ask("POST", "/api/job", {"name": "mine:small", "run": run}).status == 200
         _wait_for(lambda: len(_children(page.process.pid)) >= 2)
         started = _children(page.process.pid)
         page.process.send_signal(number)

@@ -1,9 +1,12 @@
 """The planner page in a real browser: turned by mouse and keyboard, at three widths, in light and dark."""
 
 import os
+import sys
 import time
+from pathlib import Path
 
 import pytest
+from tests.serving.test_ui_server import SCRIPT
 from tests.serving.ui_browser import chromium, is_there, opened
 from tests.serving.ui_server import serving
 
@@ -242,6 +245,33 @@ def test_a_pasted_error_is_explained(start):
     assert start.violations() == []
 
 
+def test_a_pasted_command_is_executed_once_that_is_confirmed(start):
+    page = start.page
+    page.fill("#paste", f"""{sys.executable} -c 'import torch; torch.ones(50 << 20, device="cuda")'""")
+    page.click("#read")
+    page.wait_for_selector("#result-body button")
+    assert f"will be executed on this machine, in {Path.cwd()}" in start.text("#result-body")
+    page.select_option("#program-card", "GeForce RTX 4070")
+    assert start.violations() == []
+    page.click("#result-body button")
+    page.wait_for_selector("#result-body .verdict", timeout=60_000)
+    assert "GPU peak" in start.text("#result-body")
+    assert start.violations() == []
+
+
+def test_trusted_code_is_imported_for_fit_where_the_switch_says_so(browser, tmp_path):
+    (tmp_path / "own.py").write_text(SCRIPT)
+    with serving(str(tmp_path / "own.py")) as server, opened(browser, server.address) as found:
+        found.drawn()
+        found.page.click("#fit")
+        found.page.wait_for_selector("#fitted .plan")
+        assert "“Trust this code” traces it" in found.text("#fitted")
+        assert not found.page.is_checked("#trust") and found.page.is_visible("#trust")
+        found.page.check("#trust")
+        found.page.wait_for_selector("#fitted .good", timeout=120_000)
+        assert found.violations() == []
+
+
 def test_a_run_is_chosen_from_lists(start):
     page = start.page
     page.select_option("#algorithm", "DQN")
@@ -405,13 +435,12 @@ def test_tracing_happens_in_the_background(server):
     """By HTTP, without the browser: the real networks of a run that the page was started with."""
     run = server.ask("GET", "/api/run?name=gameboy:default").json()["run"]
     run["hyperparams"] |= {"n_steps": 64, "batch_size": 32}
-    job = server.ask("POST", "/api/trace", {"name": "gameboy:default", "run": run, "gpu": "RTX 4070"}).json()["job"]
+    job = server.ask("POST", "/api/job", {"name": "gameboy:default", "run": run, "gpu": "RTX 4070"}).json()["job"]
     told, until = {"state": "running"}, time.monotonic() + 180
     while told["state"] == "running" and time.monotonic() < until:
         assert server.ask("GET", "/api/start").status == 200  # it answers meanwhile
         time.sleep(0.3)
-        told = server.ask("GET", f"/api/trace?job={job}").json()
+        told = server.ask("GET", f"/api/job?job={job}").json()
     assert told["state"] == "done", told["text"]
-    assert told["text"].startswith("Traced in") and "GPU" in told["text"]
-    assert "update.activations" in told["drawn"] or "activations" in told["drawn"]
+    assert "GPU peak" in told["drawn"] and "activations" in told["drawn"]
     assert not server.has_loaded("torch") and not server.has_loaded("numpy")

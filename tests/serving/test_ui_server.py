@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 
 import pytest
@@ -197,8 +198,53 @@ def test_a_run_that_names_a_module_is_only_read(server):
 
 
 def test_only_runs_it_was_started_with_are_traced(server):
-    answer = server.ask("POST", "/api/trace", {"name": "mine:full", "run": GOOD})
+    answer = server.ask("POST", "/api/job", {"name": "mine:full", "run": GOOD})
     assert answer.status == 403 and "started with" in answer.json()["error"]
+
+
+SCRIPT = """
+import torch
+from stable_baselines3 import PPO
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+class Net(BaseFeaturesExtractor):
+    def __init__(self, space):
+        super().__init__(space, 64)
+        self.net = torch.nn.Linear(space.shape[0], 64)
+    def forward(self, seen):
+        return self.net(seen)
+PPO("MlpPolicy", "CartPole-v1", policy_kwargs=dict(features_extractor_class=Net), n_steps=256).learn(1000)
+"""
+
+
+def test_code_is_executed_with_the_key_of_the_printed_address_alone(tmp_path, monkeypatch):
+    """A fit that is trusted, and a program: the page says what will run, and where."""
+    (tmp_path / "own.py").write_text(SCRIPT)
+    (tmp_path / "loop.py").write_text("import torch\ntorch.ones(50 << 20, device='cuda')\nopen('left', 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    with serving("own.py") as server:
+        key = {"x-legroom-key": server.address.partition("#key=")[2]}
+        run = server.ask("GET", "/api/start").json()["shown"][0]["run"]
+        untrusted = server.ask("POST", "/api/fit", {"run": run, "ram": "8GiB"})
+        assert untrusted.status == 400 and "“Trust this code” traces it" in untrusted.json()["error"]
+        fit = {"name": "own", "run": run, "ram": "8GiB", "fit": True, "trust": True}
+        read = server.ask("POST", "/api/read", {"text": "$ A=1 python loop.py\n"}).json()
+        assert read == {"command": "env A=1 python loop.py", "folder": str(tmp_path)}
+        program = {"command": f"{sys.executable} loop.py", "gpu": "RTX 4070"}
+        for body, headers in ((fit, {}), (program, {}), (program, {"x-legroom-key": "a guess"})):
+            refused = server.ask("POST", "/api/job", body, headers)
+            assert refused.status == 403 and "executes code" in refused.json()["error"]
+        assert _job(server, fit, key)["plan"]["fits"] is True
+        assert "loop.py:2" in _job(server, program, key)["drawn"]
+        assert not (tmp_path / "left").exists()
+
+
+def _job(server: Server, body: dict, headers: dict) -> dict:
+    job, told = server.ask("POST", "/api/job", body, headers).json()["job"], {"state": "running"}
+    while told["state"] == "running":
+        time.sleep(0.3)
+        told = server.ask("GET", f"/api/job?job={job}").json()
+    assert told["state"] == "done", told
+    return told
 
 
 @pytest.mark.parametrize(

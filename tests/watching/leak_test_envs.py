@@ -57,6 +57,16 @@ class KeepsDicts(Still):
         self.kept.append({"age": self.age})  # the leaking line
 
 
+ARRAYS: dict = {}
+
+
+class KeepsArrays(Still):
+    """In a dict of a module, which Python's collector does not track: arrays hold no other objects."""
+
+    def on_step(self) -> None:
+        ARRAYS[len(ARRAYS)] = np.ones(100)
+
+
 class KeepsMalloc(Still):
     """112 bytes per step (96 and the allocator's 16) that only malloc knows of."""
 

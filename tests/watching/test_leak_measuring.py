@@ -45,6 +45,10 @@ def test_the_line_is_the_one_that_keeps_a_dict_not_one_that_passed_it_on():
     assert "kept in: KeepsDicts.kept (list) of dict" in list(profile_document(found).parts)
 
 
+def test_a_dict_of_arrays_alone_is_named_too():
+    assert profile("leak_test_envs:KeepsArrays", 2_000).leak.kept_in == ("leak_test_envs.ARRAYS (dict) of ndarray",)
+
+
 def test_an_environment_that_keeps_nothing_is_ok_and_costs_no_second_process():
     found = profile("leak_test_envs:Still", 3_000)
     assert (found.leak.verdict, found.steps) == ("ok", 3_000)

@@ -320,7 +320,7 @@ class TrainProgramCommand(PageOptions):
 
 
 class SweepCommand(JsonOption, RunOptions, TrustOption):
-    """Train a grid of settings on Ray Tune, as many trials at once as memory allows.
+    """Train a grid of settings on Ray, as many trials at once as memory allows.
 
     Each trial is a training of its own in DIR/trials/NNN, with checkpoints. A trial that takes more memory than
     predicted is run again with what was measured; one that fails does not end the sweep. After Ctrl-C, trials write
@@ -473,7 +473,8 @@ class UiCommand(Command):
     """The planner page: change a run's settings and see at once what it needs; follow trainings live.
 
     It is served on this machine only and sends nothing elsewhere. Named runs can be picked and run files dropped on the
-    page; a run named here can also be traced there, which builds its networks. Ctrl-C ends it.
+    page; a run named here can also be traced there, which builds its networks. A pasted command, or the own code of a
+    run named here, is executed there only after a click. Ctrl-C ends it.
 
     \b
     legroom ui

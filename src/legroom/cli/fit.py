@@ -52,6 +52,8 @@ def run(asked: FitCommand) -> int:
         check_writable(option, file, force=asked.force)
     if asked.system is not None and asked.tiers:
         raise BadInput("--for cannot be combined with --tiers", hint="leave one of them out")
+    if asked.max_steps_per_update is not None and not asked.tiers:
+        raise BadInput("--max-steps-per-update is for --tiers", hint="--tiers 8,12,16,24")
     rams = [part.strip() for part in (asked.ram or "").split(",")]
     if len(rams) > 1 and (asked.tiers or asked.grow or asked.output or asked.system):
         hint = "leave out --tiers, --grow, -o and --for, or give one size"

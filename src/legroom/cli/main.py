@@ -63,7 +63,8 @@ def main(argv: list[str] | None = None) -> None:
         _say(f"legroom: {unknown}{f'; {trusting.unseen_line()}' if isinstance(unknown, Unseen) else ''}")
         code = unknown.exit_code
     except LegroomError as error:
-        where = None if (path := getattr(error, "path", None)) is None else _place(path, getattr(error, "line", None))
+        path, line = getattr(error, "path", None), getattr(error, "line", None)
+        where = None if path is None else str(path) if line is None else f"{path}:{line}"
         _fail(arguments, str(error), getattr(error, "message", ""), getattr(error, "hint", ""), where)
         code = error.exit_code
     except KeyboardInterrupt:
@@ -103,10 +104,6 @@ def _refuse_system(arguments: list[str], why: str) -> int:
     """Say that a command does not work on this system, and what does."""
     _fail(arguments, f"{arguments[0]} needs Linux or macOS: {why} ({WORKS})", f"{arguments[0]}: {why}", WORKS)
     return EXIT_MISSING_EXTRA
-
-
-def _place(path: object, line: int | None) -> str:
-    return str(path) if line is None else f"{path}:{line}"
 
 
 class _Terminated(SystemExit):
@@ -162,6 +159,8 @@ def _run(arguments: list[str]) -> int:
         asked = parsing.parse(command, arguments[1:])
     except parsing.UsageError as error:
         told, way = str(error), " ".join(["legroom", *([called] if called else []), "--help"])
+        if not called and Path(arguments[0]).is_file():
+            way = f"legroom predict {arguments[0]}"
         _fail(arguments, f"{told} ({way})", told, way)
         return EXIT_BAD_INPUT
     module, _, function = command.module.partition(":")

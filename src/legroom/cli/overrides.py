@@ -110,5 +110,5 @@ def key_of(option: str, own: Iterable[str]) -> str:
     if option in of_workloads:
         return option
     known = sorted({*own, *of_workloads, *(f"--{name.replace('_', '-')}" for name in names)})
-    near = get_close_matches(option.replace("_", "-"), known, n=1)
+    near = sorted(get_close_matches(option.replace("_", "-"), known), key=lambda each: sorted(each) != sorted(option))
     raise BadInput(f"no such option: {option}", hint=f"did you mean {near[0]}?" if near else "legroom COMMAND --help")

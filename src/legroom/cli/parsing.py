@@ -145,9 +145,7 @@ def parse(command: type[Given], words: Sequence[str]) -> Given:
     """
     options = options_of(command)
     known = {name: one for one in options for name in (*one.names, one.off) if name}
-    runs = (
-        import_module("legroom.cli.overrides") if "--set" in known else None
-    )  # only then: it brings the readers along
+    runs = import_module("legroom.cli.overrides") if "--set" in known else None  # which brings the readers along
     given: list[tuple[Option, str, str]] = []
     plain: list[str] = []
     rest = list(reversed(words))
@@ -165,6 +163,9 @@ def parse(command: type[Given], words: Sequence[str]) -> Given:
             if runs is None or not word.startswith("--"):
                 near = ", ".join(sorted(get_close_matches(name, known)))
                 raise UsageError(f"No such option: {name}" + (f" (Possible options: {near})" if near else ""))
+            of_program = import_module("legroom.cli.commands").WITH_PROGRAM.get(command.__name__[:-7].lower(), command)
+            if any(name in each.names for each in options_of(of_program)):
+                raise BadInput(f"{name} is for a program, given after --", hint=f"{name} ... -- python train.py")
             key = runs.key_of(name, known)
             if not (equals or rest):
                 raise BadInput(f"option {name} needs a value", hint=f"{name} VALUE")

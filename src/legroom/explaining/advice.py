@@ -126,7 +126,7 @@ def _start(case: _Case) -> str:
         return f"legroom watch -- {case.command}"
     if not case.context.command:
         return f"legroom fit RUN {given}".rstrip()
-    return f"legroom fit {given}-- {case.command}"  # takes any program; a script may be one that cannot be read
+    return f"legroom {f'fit {given}' if given else 'predict '}-- {case.command}"  # fit has to be given a budget
 
 
 def _host(case: _Case) -> Iterator[Advice]:
@@ -167,10 +167,10 @@ def _host(case: _Case) -> Iterator[Advice]:
 
 
 def _loader(case: _Case) -> Iterator[Advice]:
-    say = "fewer loader workers: each has its own copy of what the dataset keeps, and batches made ahead"
+    say = "fewer loader workers: each holds a copy of the dataset's objects and its prefetched batches"
     yield remedy("num_workers", "slower", say)
-    yield remedy("prefetch_factor", "slower", "fewer batches made ahead (2 for each worker)")
-    say = "what the dataset keeps as one array, not as a list of objects: workers copy each object that they count"
+    yield remedy("prefetch_factor", "slower", "fewer prefetched batches (default: 2 for each worker)")
+    say = "one array instead of a list of objects: counting references makes each worker copy the list"
     yield Advice("dataset", "free", say, f"legroom watch -- {case.command}")
 
 

@@ -26,7 +26,7 @@ def named_drafts(target: str, *, single: bool) -> list[Draft]:
     if found is None:
         return []
     files = found.run_files()
-    names = [run] if run else [found.default] if single else list(files)
+    names = [run] if run or ":" in target else [found.default] if single else list(files)
     drafts = []
     for name in names:
         if name in files:
@@ -92,7 +92,7 @@ def no_such_run(target: str) -> BadInput:
     head, _, run = target.partition(":")
     if is_directory(target):
         return BadInput("is a directory", path=target, hint="name a run file in it")
-    looks_like_file = "/" in target or "\\" in target or head.lower().endswith(_FILE_SUFFIXES)
+    looks_like_file = "/" in target or "\\" in target or "." in head
     workload = find_workload(head)
     if workload is None and looks_like_file:
         try:

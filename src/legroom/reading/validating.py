@@ -462,10 +462,10 @@ class _Check:
         if key[:-1] == ("memory",) and name in REMOVED_MEMORY:
             self.fail(key, f"memory.{name} was removed: it saved next to nothing", "delete the line")
         where = _dotted(key[:-1]) or "a run file"
-        hint = did_you_mean(name, known, "'legroom schema'") if known else "remove it"
         algo = self.data.get("algo")
-        place = places(self.backend, algo if isinstance(algo, str) else None).get(str(name))
-        if place is not None and place != key and str(name) not in known:
+        elsewhere = places(self.backend, algo if isinstance(algo, str) else None)
+        hint = did_you_mean(name, [*known, *elsewhere], "'legroom schema'") if known else "remove it"
+        if (place := elsewhere.get(str(name))) not in (None, key) and str(name) not in known:
             hint = f"it belongs to {_dotted(place)}"
         self.fail(key, f"unknown key {shown(name)} in {where}", hint)
 

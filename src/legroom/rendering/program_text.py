@@ -301,15 +301,15 @@ def forecast_text(seen: Rehearsal, peak: int) -> str:
     if not filling:
         return ""
     last = max(filling, key=lambda one: (one.seconds or 0.0, one.nbytes))
-    what = f"{last.what.split(',')[0]}, " if last.what else ""
-    where = f"{Path(last.file).name}:{last.line}" if last.file else "a large array"
+    made = f"the arrays made at {Path(last.file).name}:{last.line} are" if last.file else "a large array is"
+    if last.what:
+        made = f"{last.what.split(',')[0]}, {Path(last.file).name}:{last.line}, is"
     several = len({(one.file, one.line) for one in filling}) > 1
-    full = f"when {what}{where}, is full" if what else f"when {where} is full"
     others = ", the last of several" if several else ""
+    now = f"{format_size(seen.host.last)} now;"
     if last.seconds is None:
-        made = f"{what}{where}" if what else f"what {where} made"
-        return f"{format_size(seen.host.last)} now; up to {format_size(peak)} once {made} is written{others}"
-    return f"{format_size(seen.host.last)} now; {format_size(peak)} {full}{others}, {last.when}"
+        return f"{now} up to {format_size(peak)} once {made} written{others}"
+    return f"{now} {format_size(peak)} once {made} full{others}, {last.when}"
 
 
 def _item_table(footprint: Footprint, shown: _Shown, *, gpu: bool) -> Table:

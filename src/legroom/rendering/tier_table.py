@@ -190,14 +190,14 @@ def recommendation_document(workload: str, found: Recommendation, again: Sequenc
 
 
 def reason_lines(found: Recommendation) -> Iterator[str]:
-    """Yield why that run, and what learns otherwise in it than in the default one."""
+    """Yield why that run, and which of its settings change results."""
     chosen, full, passed = found.chosen, found.plan.asked, ", ".join(found.passed)
     if chosen is None:
-        yield f"every run of it needs another learning to fit: {passed}"
+        yield f"no run fits with the same results: {passed}"
     elif chosen == full:
-        yield f"why: {chosen.name} is the default, and nothing that it learns has to change"
+        yield f"why: {chosen.name} is the default, and it fits with the same results"
     else:
-        yield f"why: the first that fits as it learns; {passed} would have to learn otherwise"
+        yield f"why: the first that fits with the same results; {passed} would need changed results"
         yield f"what it costs beside {full.name}: {'; '.join(learning_changes(full, chosen))}"
 
 
@@ -227,7 +227,7 @@ def _named_table(named: Sequence[Named], *, gpu: bool) -> Table:
 def _recommended(found: Recommendation, again: Sequence[str]) -> Note:
     """Which of them to train."""
     if found.chosen is None:
-        return verdict("none of them fits with the learning it is written for", "bold red")
+        return verdict("none of them fits with the same results", "bold red")
     how = {"as it is": "as it is", "free": "with free savings"}.get(_dearest(found.shown), "same results, slower")
     return verdict(f"recommended: {train_command(found.chosen.name, found.shown, again)} ({how})", "green")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +23,9 @@ from legroom.checking.subject_reader import subject_of_text
 from legroom.errors import BadInput, LegroomError
 from legroom.fitting.predictor import Predictor, priced
 from legroom.fitting.search import fit
+from legroom.machine import probe
 from legroom.machine.gpu_table import GPUS
+from legroom.model.evidence import Mode
 from legroom.model.plan import PRICES, Prediction
 from legroom.model.run import Run
 from legroom.named_runs import run_names, workloads
@@ -41,18 +44,19 @@ from legroom.serving.asked import (
     TargetMachine,
     choices,
     chosen_run,
+    command_in,
     parse_json,
     place_asked,
+    place_options,
     plain_run,
     recognise,
     run_asked,
     with_spaces,
 )  # fmt: skip
-from legroom.serving.controls import controls_of
+from legroom.serving.controls import controls_of, turned_settings
 from legroom.serving.drawing import drawings
 from legroom.serving.following import told_of
 from legroom.serving.guard import RequestRefused
-from legroom.serving.tracer import place_options, turned_settings
 from legroom.units import format_size
 
 # Address space beyond what the imports took: what readings may hold, as much again for what is made of it, and
@@ -62,6 +66,7 @@ MOST_SECONDS = 8.0  # of processor time
 MOST_RUNS = 6  # side by side; more is no comparison
 LONGEST_NAME = 120
 PLACE = ("ram", "vram", "gpu", "device", "reserve")
+TRUSTING = ("--mode auto --trust traces it", "“Trust this code” traces it, in runs that legroom ui was started with")
 JSON, YAML = "application/json", "application/yaml"
 
 
@@ -119,6 +124,8 @@ def _read(question: Question) -> dict[str, Any]:
     found = recognise(text, name.replace("\\", "/").rpartition("/")[2])
     if found.explanation is not None:
         return {"explanation": body(explanation_document(found.explanation), level=3)}
+    if found.command:
+        return {"command": shlex.join(found.command), "folder": str(Path.cwd())}
     return {"runs": [shown(run, unknown) for run, unknown in found.runs]}
 
 
@@ -185,13 +192,13 @@ def _told(prediction: Prediction) -> dict[str, Any]:
     }
 
 
-def _fit(question: Question) -> dict[str, Any]:
-    """The plan that makes the run fit, knob by knob, the run that came out and its file."""
-    asked = question.asked
-    run, where, allow = run_asked(asked.get("run")), question.place(asked), asked.get("allow", list(PRICES))
+def fit_answer(run: Run, where: TargetMachine, asked: Mapping[str, Any], *, trust: bool = False) -> dict[str, Any]:
+    """Return the plan that makes the run fit, and its file; with `trust` its own code is imported and measured."""
+    allow = asked.get("allow", list(PRICES))
     if not isinstance(allow, list) or not all(isinstance(price, str) and price in PRICES for price in allow):
         raise BadInput("allow must be a list of prices", hint=", ".join(PRICES))
-    predictor = Predictor(run, where.machine, mode="arithmetic", device=where.device)
+    mode: Mode = "auto" if trust else "arithmetic"
+    predictor = Predictor(run, where.machine, mode=mode, device=where.device, trust=trust)
     plan = fit(predictor.run, where.budget, predictor, allow=allow)
     return plan_data(plan) | {
         "legroom": JSON_VERSION,
@@ -255,17 +262,41 @@ def _named_run(question: Question) -> dict[str, Any]:
     return shown(read(name))
 
 
-def _trace(question: Question) -> dict[str, Any]:
-    """How a run that the page was started with is traced as it is turned: `{"name": …, "run": …}`."""
+def _job(question: Question) -> dict[str, Any]:
+    """The words of the command that answers: `{"command": …}`, or `{"name": …, "run": …}` of a run started with.
+
+    `trust` imports its own code, `fit` fits it; otherwise it is traced.
+    """
     asked, started = question.asked, question.own["started"]
-    name = asked.get("name")
-    if not isinstance(name, str) or name not in started:
-        raise RequestRefused(403, "only runs that legroom ui was started with are traced (legroom ui RUN)")
     question.place(asked)
-    run_asked(asked.get("run"))  # says what cannot be, before a child is started for it
     place = {key: asked[key] for key in PLACE if asked.get(key) is not None}
-    options = [*place_options(place), *turned_settings(run_asked(started[name]), asked.get("run"))]
-    return {"name": name, "place": place, "options": options}
+    if "command" in asked:
+        command = command_in(str(asked["command"]))
+        if not command:
+            raise BadInput("no command that starts a program", hint="python train.py")
+        return {"words": ["predict", *place_options(place), "--", *command], "executes": True}
+    name, trust = asked.get("name"), asked.get("trust") is True
+    if not isinstance(name, str) or name not in started:
+        raise RequestRefused(403, "only runs that legroom ui was started with are built (legroom ui RUN)")
+    run_asked(asked.get("run"))  # says what cannot be, before a child is started for it
+    target, turned = question.own["targets"][name], list(turned_settings(run_asked(started[name]), asked.get("run")))
+    if trust and asked.get("fit") is True:
+        prices = {"allow": asked["allow"]} if "allow" in asked else {}
+        return {"words": ["fit", json.dumps({**place, **prices, "target": target, "turned": turned})], "executes": True}
+    settings = [word for key, value in turned for word in ("--set", f"{key}={value}")]
+    words = ["predict", "--mode=trace", *(["--trust"] if trust else []), target, *place_options(place), *settings]
+    return {"words": words, "executes": trust}
+
+
+def fit_trusted() -> None:
+    """Print what Fit answers for a run whose own code is imported: `{"target": …, "turned": […], …}`."""
+    asked = json.loads(sys.argv[1])
+    try:
+        run = read(asked["target"], overrides=[(key, value) for key, value in asked["turned"]])
+        found = fit_answer(run, place_asked(asked, probe()), asked, trust=True)
+    except LegroomError as error:
+        raise SystemExit(str(error)) from None
+    sys.stdout.write(f"\n{json.dumps(found)}\n")  # the last line: the user's modules may print as well
 
 
 def _follow(question: Question) -> dict[str, str]:
@@ -278,12 +309,12 @@ ANSWERS: Mapping[str, Callable[[Question], Mapping[str, Any] | str]] = {
     "/api/choose": _choose,
     "/api/predict": _predict,
     "/api/plan": _plan,
-    "/api/fit": _fit,
+    "/api/fit": lambda one: fit_answer(run_asked(one.asked.get("run")), one.place(one.asked), one.asked),
     "/api/check": _check,
     "/api/file": _file,
     "/api/start": _start,
     "/api/run": _named_run,
-    "/api/trace": _trace,
+    "/api/job": _job,
     "/api/follow": _follow,
 }
 
@@ -311,9 +342,11 @@ def answer(asked: dict[str, Any], here: LocalMachine) -> dict[str, Any]:
     except RequestRefused as refused:
         return {"status": refused.status, "text": str(refused)}
     except LegroomError as error:
-        return {"status": 400, "text": str(error)}
+        return {"status": 400, "text": str(error).removeprefix("the page: ").replace(*TRUSTING)}
     except Exception as error:  # said by the page, which goes on
         return {"status": 500, "text": f"{type(error).__name__}: {str(error)[:200]}"}
+    if asked["path"] != "/api/predict":  # which answers as the command does
+        text = text.replace(*TRUSTING)
     return {"status": 200, "kind": YAML if asked["path"] == "/api/file" else JSON, "text": text}
 
 

@@ -5,23 +5,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from secrets import compare_digest
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from legroom.errors import BadInput
-from legroom.machine import probe
 from legroom.rendering.page import STYLE
 from legroom.serving.answering import WORKED_OUT, Answering
-from legroom.serving.asked import place_asked, plain_run
+from legroom.serving.asked import plain_run
 from legroom.serving.following import folders_in, listed, news
 from legroom.serving.guard import RequestRefused, Scope, Send, ServerSettings
-from legroom.serving.tracer import Tracer
+from legroom.serving.jobs import Jobs
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -37,13 +36,13 @@ class Page:
         self._answering = Answering()
         self._files = _static_files()
         self._started = {each.run.name: each for each in settings.started}
-        self._tracer, self._followers = Tracer(), 0
+        self._jobs, self._followers = Jobs(), 0
         self._answers: dict[tuple[str, str], Answer] = {
             ("GET", "/api/start"): self.started,
             ("GET", "/api/run"): self.started,
-            **{("POST", path): self.worked_out for path in WORKED_OUT},
-            ("POST", "/api/trace"): self.trace,
-            ("GET", "/api/trace"): self.traced,
+            **{("POST", path): self._asked for path in WORKED_OUT},
+            ("POST", "/api/job"): self.job,
+            ("GET", "/api/job"): self.job_told,
             ("GET", "/api/folders"): self.folders,
             ("GET", "/api/follow"): self.follow,
         }
@@ -62,33 +61,32 @@ class Page:
         response = await answer(Request(scope, receive))
         await response(scope, receive, send)
 
-    async def worked_out(self, request: Request) -> Response:
-        """What depends on a text that was sent, from a process that can be killed."""
-        return await self._asked(request)
-
     async def started(self, request: Request) -> Response:
-        """What also depends on how the page was started, from the same processes."""
-        own: dict[str, Any] = {"started": {name: plain_run(each.run) for name, each in self._started.items()}}
+        """What also depends on how the page was started."""
+        started = self._started.items()
+        own: dict[str, Any] = {"started": {name: plain_run(each.run) for name, each in started}}
+        own["targets"] = {name: each.target for name, each in started}
         if request.url.path == "/api/start":
             own |= self._listed()
         return await self._asked(request, own)
 
     async def _asked(self, request: Request, own: Any = None) -> Response:
+        """What depends on a text that was sent, from a process that can be killed."""
         body, path = await request.body(), request.url.path
         return await self._answering.ask(path, request.query_params, body, own, request.is_disconnected)
 
-    async def trace(self, request: Request) -> Response:
-        """Begin to trace a run that the page was started with, as it is turned: `{"name": …, "run": …}`."""
+    async def job(self, request: Request) -> Response:
+        """Begin a command: a run that the page was started with, traced or fitted as it is turned; or a program."""
         asked = json.loads(bytes((await self.started(request)).body))
-        where = place_asked(asked["place"], await asyncio.to_thread(probe))
-        job = await self._tracer.start(self._started[asked["name"]].target, asked["options"], where)
-        return JSONResponse({"job": job})
+        if asked["executes"] and not compare_digest(request.headers.get("x-legroom-key", ""), self._settings.key):
+            raise RequestRefused(403, "this executes code: open the address that legroom ui printed, which has its key")
+        return JSONResponse({"job": await self._jobs.start(asked["words"])})
 
-    async def traced(self, request: Request) -> Response:
+    async def job_told(self, request: Request) -> Response:
         job = request.query_params.get("job", "")
         if not (job.isascii() and job.isdigit() and len(job) < 10):
-            raise BadInput("job must be a number", hint="POST /api/trace gives it")
-        return JSONResponse(self._tracer.told(int(job)))
+            raise BadInput("job must be a number", hint="POST /api/job gives it")
+        return JSONResponse(self._jobs.told(int(job)))
 
     async def folders(self, request: Request) -> Response:
         return JSONResponse(self._listed())
@@ -126,7 +124,7 @@ class Page:
 
     async def end(self) -> None:
         """End what is under way."""
-        await self._tracer.end()
+        await self._jobs.end()
         await self._answering.end()
 
     async def warm_up(self) -> None:

@@ -10,8 +10,9 @@ import ast
 import json
 import math
 import re
+import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -40,6 +41,7 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKETS = re.compile(r"[\[\]{}]")
 _LONG_NUMBER = re.compile(rf"\d{{{LONGEST_NUMBER + 1}}}")
 CONFIGS = (".yaml", ".yml", ".json")
+STARTERS = re.compile(r"(?:.*/)?(?:python[\d.]*|torchrun|accelerate|uv|poetry|pixi)")  # begin a command line
 REHEARSE = "any PyTorch program: legroom predict -- python train.py"
 ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "Classic control": ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"),
@@ -51,7 +53,7 @@ ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "Robots with goals": ("FetchReach-v4", "FetchPush-v4", "FetchSlide-v4", "FetchPickAndPlace-v4"),
 }
 ATARI = "Atari, 84×84 grey, 4 frames"
-PREPROCESSED = {"gymnasium.wrappers.AtariPreprocessing": {"grayscale_newaxis": True}}
+PREPROCESSED = "[{gymnasium.wrappers.AtariPreprocessing: {grayscale_newaxis: true}}]"
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,13 @@ def place_asked(asked: Mapping[str, Any], machine: Machine) -> TargetMachine:
         budget = replace(budget, vram=parse_size(vram, what="vram"), vram_origin="given")
     wanted: Any = device or ("cuda" if vram or gpu else None)
     return TargetMachine(machine, budget, wanted, machine.gpus[0].name if machine.gpus else None)
+
+
+def place_options(asked: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options of `legroom predict` for a place that `place_asked` has read."""
+    yield from (f"--{name}={asked[name]}" for name in ("ram", "vram", "gpu", "reserve") if asked.get(name))
+    if asked.get("device") == "cpu":
+        yield "--cpu-only"
 
 
 @lru_cache(maxsize=64)
@@ -187,6 +196,7 @@ class Recognised:
 
     runs: tuple[tuple[Run, list[str]], ...] = ()
     explanation: Explanation | None = None
+    command: tuple[str, ...] = ()
 
 
 def recognise(text: str, name: str = "") -> Recognised:
@@ -199,6 +209,8 @@ def recognise(text: str, name: str = "") -> Recognised:
         BadInput: it is nothing of the sort, or something in it cannot be.
     """
     text = decode(text.encode("utf-8", "replace"), name or "the text")
+    if not name and (command := command_in(text)):
+        return Recognised(command=command)
     suffix = name.lower()[name.rfind(".") :] if "." in name else ""
     if suffix == ".py" or (suffix not in CONFIGS and _is_script(text)):
         return Recognised(runs=_script(text, name or "train.py"))
@@ -212,6 +224,21 @@ def recognise(text: str, name: str = "") -> Recognised:
         "no script, run file or out-of-memory error recognised",
         hint="paste the whole file, or the whole error with its traceback",
     )
+
+
+def command_in(text: str) -> tuple[str, ...]:
+    """Return the words of a command that starts a program, as it is pasted from a terminal; empty where it is none."""
+    line = text.strip().replace("\\\n", " ").removeprefix("$ ")
+    try:
+        words = shlex.split(line) if "\n" not in line else []
+    except ValueError:
+        return ()
+    if words[:1] == ["legroom"] and "--" in words:
+        words = words[words.index("--") + 1 :]
+    program = next((word for word in words if not re.match(r"\w+=", word)), "")
+    if not STARTERS.fullmatch(program):
+        return ()
+    return (*(["env"] if program != words[0] else []), *words)
 
 
 def _is_script(text: str) -> bool:
@@ -241,16 +268,12 @@ def _is_mapping(text: str) -> bool:
 
 def choices() -> dict[str, Any]:
     """Return the lists."""
+    shown = [read(f"{each.name}:{each.first_shown or each.default}") for each in workloads()]
     return {
         "algorithms": [each.name for each in backend_named(DEFAULT_BACKEND).algorithms],
         "environments": [{"name": group, "ids": list(ids)} for group, ids in ENVIRONMENTS.items()],
-        "examples": [_example(f"{each.name}:{each.first_shown or each.default}") for each in workloads()],
+        "examples": [{"name": run.name, "algo": run.algo, "about": run.description or ""} for run in shown],
     }
-
-
-def _example(name: str) -> dict[str, str]:
-    run = read(name)
-    return {"name": name, "algo": run.algo, "about": run.description or ""}
 
 
 def chosen_run(algo: Any, env: Any) -> Run:
@@ -263,27 +286,12 @@ def chosen_run(algo: Any, env: Any) -> Run:
     backend = backend_named(DEFAULT_BACKEND)
     if group is None or algo not in {each.name for each in backend.algorithms}:
         raise BadInput("choose an algorithm and an environment from the lists", hint='{"algo": "PPO", "env": …}')
-    about: dict[str, Any] = {"id": env}
-    if group == ATARI:
-        about |= {"wrappers": [PREPROCESSED], "frame_stack": 4}
-    data = {"name": f"{algo} on {env}", "algo": algo, "backend": DEFAULT_BACKEND, "env": about}
-    run = run_from_dict(data)
-    if policy := _policy(run):
-        run = run_from_dict(data | {"policy": {"name": policy}})
+    atari = [("env.wrappers", PREPROCESSED), ("env.frame_stack", "4")] if group == ATARI else []
+    run = read(f"{algo} {env}", overrides=atari).replace(name=f"{algo} on {env}")
     for finding in backend.predictor.constraints(run):
         if finding.severity == "error":
             raise BadInput(finding.message, hint=finding.hint)
     return run
-
-
-def _policy(run: Run) -> str | None:
-    """Return the policy for what is observed; None for vectors, which the default is for."""
-    observed = run.env.spaces.observation if run.env.spaces is not None else None
-    if observed is None:
-        return None
-    if observed.type == "dict":
-        return "MultiInputPolicy"
-    return "CnnPolicy" if observed.type == "box" and len(observed.shape) == 3 and observed.dtype == "uint8" else None
 
 
 def with_spaces(run: Run) -> tuple[Run, str | None]:

@@ -6,9 +6,9 @@ of `MemorySpec`, and the knobs with their prices. A new hyperparameter or knob i
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+import json
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import fields
-from functools import lru_cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from legroom.backends.base import Backend, algorithm_of, backend_of, knob_named
@@ -123,7 +123,7 @@ def _hyperparameters(run: Run, algorithm: Algorithm) -> Iterator[Control]:
 
 
 def _memory(offered: Container[str]) -> Iterator[Control]:
-    hints = _hints()
+    hints = get_type_hints(MemorySpec, localns={"tuple": tuple})
     for name in (field.name for field in fields(MemorySpec)):
         key, label, hint = f"memory.{name}", name.replace("_", " "), hints[name]
         choices = _literals(hint)
@@ -139,11 +139,6 @@ def _memory(offered: Container[str]) -> Iterator[Control]:
             yield _count(key, label)
         else:
             yield _control(key, label, "number", whole=True)
-
-
-@lru_cache(maxsize=1)
-def _hints() -> dict[str, Any]:
-    return get_type_hints(MemorySpec, localns={"tuple": tuple})
 
 
 def _literals(hint: Any) -> list[str]:
@@ -175,3 +170,25 @@ def _priced(control: Control, backend: Backend) -> Control:
     knob = knob_named(control["key"], backend) if control["label"] != STEPS_OF_RETURNS else None
     on_gpu = {"gpu_only": True} if control["key"].partition(".")[2] in ON_GPU_ONLY else {}
     return ({} if knob is None else {"price": knob.unprobed_price, "say": knob.say}) | on_gpu
+
+
+def turned_settings(run: Run, data: Any) -> Iterator[tuple[str, str]]:
+    """Yield key and value of every setting of the run that was turned in the data."""
+    before = run.model_dump(exclude_defaults=True)
+    for key, control in control_by_key(run).items():
+        value = _at(data, key)
+        if value != _at(before, key) and _is_plain(value, control):
+            yield key, json.dumps(value)
+
+
+def _at(data: Any, key: str) -> Any:
+    for name in key.split("."):
+        data = data.get(name) if isinstance(data, dict) else None
+    return data
+
+
+def _is_plain(value: Any, control: Mapping[str, Any]) -> bool:
+    """Whether it is made of numbers, truths and words that the control has."""
+    known = (None, *control.get("choices", ()))
+    values = value if isinstance(value, list) else [value]
+    return all(isinstance(each, int | float) or each in known for each in values)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from json import dumps
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import Any
 
 from legroom.errors import LegroomError
@@ -55,6 +56,7 @@ class ServerSettings:
     port: int = DEFAULT_PORT
     started: tuple[Started, ...] = ()
     folders: tuple[Path, ...] = ()
+    key: str = field(default_factory=token_urlsafe)  # who executes code has to know it: others reach the page as well
 
 
 class RequestRefused(LegroomError):

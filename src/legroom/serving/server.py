@@ -66,7 +66,7 @@ def serve(settings: ServerSettings, say: Callable[[str], None]) -> None:
 
 def address(settings: ServerSettings) -> str:
     """Return what to open in a browser."""
-    return f"http://{HOST}:{settings.port}/"
+    return f"http://{HOST}:{settings.port}/#key={settings.key}"
 
 
 class _Server(uvicorn.Server):

@@ -7,7 +7,6 @@ folder holds, and refuses what would only be refused after minutes. The command 
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -26,7 +25,7 @@ from legroom.model.run import Run
 from legroom.model.verdict import Budget, fits, refused_array
 from legroom.predicting.predict import DeviceName, add_up, choose_device, gather
 from legroom.training.request import Training, changing_learning, listed
-from legroom.training.run_folder import Predicted
+from legroom.training.run_folder import RUN, Predicted
 from legroom.training.train import NextKnob, TrainingFailure, turned_knobs
 from legroom.units import format_size
 
@@ -131,21 +130,18 @@ def _on_this_machine(training: Training, machine: Machine, budget: Budget, conso
     if fitted is None:
         return None
     run, footprint = fitted
-    return training.prepared(asked, _seeded(run), footprint.device, Predicted.of(footprint))
+    return training.prepared(asked, run, footprint.device, Predicted.of(footprint))
 
 
 def knob_after_failure(training: Training, machine: Machine) -> NextKnob | None:
     """Return what finds the run with less memory where memory ran out; None where no knob knows its settings."""
-    backend = backend_of(training.run)
-    if backend.spreads:
+    if backend_of(training.run).spreads:
         return None
-    device: DeviceName = "cuda" if training.device == "cuda" else "cpu"
     allow = PRICES if training.allow_changes else SAME_LEARNING
 
     def next_knob(run: Run, failure: TrainingFailure) -> tuple[Run, Predicted | None] | None:
         assert failure.place is not None
-        known, mode = backend.trainer.quick_prediction(run)  # made only now, since most trainings never fail
-        predictor = Predictor(known, machine, mode=mode, device=device, trust=True)
+        predictor = _quick_predictor(run, machine, "cuda" if training.device == "cuda" else "cpu")
         try:
             found = retreat(predictor.run, failure.place, predictor, allow)
         except LegroomError:  # it is not known what any knob would save
@@ -187,28 +183,25 @@ def _on_cluster(training: Training, machine: Machine, budget: Budget, console: C
     with console.busy(f"predicting {asked.name}"):
         seen, evidence = gather(asked, machine, device=device, trust=True)
         footprint = add_up(seen, evidence)
-    run = _seeded(asked)
     if training.cluster not in (None, "local"):
-        return training.prepared(asked, backend_of(run).trainer.with_memory_requests(run, seen, evidence), device, None)
+        return training.prepared(
+            asked, backend_of(asked).trainer.with_memory_requests(asked, seen, evidence), device, None
+        )
     if fits(footprint, budget) is False:
         ways = "fewer environments, or more machines: --cluster ADDRESS"
         console.tell(f"{shortage(asked, footprint, budget)}; {ways}")
         return None
-    return training.prepared(asked, run, device, Predicted.of(footprint))
-
-
-def _seeded(run: Run) -> Run:
-    return run if run.seed is not None else run.replace(seed=secrets.randbelow(2**31))
+    return training.prepared(asked, asked, device, Predicted.of(footprint))
 
 
 def _predictor(run: Run, machine: Machine) -> Predictor:
     return Predictor(run, machine, mode="auto", device=choose_device(run, machine), trust=True)
 
 
-def _quick_predictor(run: Run, machine: Machine) -> Predictor:
+def _quick_predictor(run: Run, machine: Machine, device: DeviceName | None = None) -> Predictor:
     """Return predictions that take seconds: a compiler, which takes minutes, is asked only to make a run fit."""
     known, mode = backend_of(run).trainer.quick_prediction(run)
-    return Predictor(known, machine, mode=mode, device=choose_device(known, machine), trust=True)
+    return Predictor(known, machine, mode=mode, device=device or choose_device(known, machine), trust=True)
 
 
 def _fitted(training: Training, machine: Machine, budget: Budget, console: Console) -> tuple[Run, Footprint] | None:
@@ -226,16 +219,21 @@ def _fitted(training: Training, machine: Machine, budget: Budget, console: Conso
     if fits(footprint, budget) is not False:
         if not_known := unknown_words(asked, footprint):
             console.tell(not_known)
-        return chosen, footprint
+        return _trained(predictor, chosen)
     head = shortage(asked, footprint, budget)
     if not training.fit and fits(footprint, replace(budget, vram=None)) is not False:
         # Nothing is lost when a card is full: the update is redone. A host that is full kills.
         console.tell(f"{head}; an update that does not fit is redone in smaller pieces")
-        return chosen, footprint
+        return _trained(predictor, chosen)
     with console.busy(f"{asked.name} does not fit; looking for a plan that fits"):
         plan = fit(chosen, budget, predictor, allow=PRICES if training.fit else SAME_LEARNING)
     agreed = _say_fitted(head, chosen, plan, console) if training.fit else _offer(head, chosen, plan, console)
-    return (plan.run, plan.after) if agreed else None
+    return _trained(predictor, plan.run) if agreed else None
+
+
+def _trained(predictor: Predictor, run: Run) -> tuple[Run, Footprint]:
+    """Return the run and what it needs in legroom's own process, whatever script it was read from."""
+    return run, add_up(run.model_copy(update={"source": RUN}), predictor.evidence(run))
 
 
 def _say_fitted(head: str, chosen: Run, plan: Plan, console: Console) -> bool:
@@ -260,7 +258,7 @@ def _offer(head: str, chosen: Run, plan: Plan, console: Console) -> bool:
         return False
     knobs = words(turned_knobs(chosen, plan.run))
     console.tell(f"{head}; with {knobs} it needs {format_size(plan.after.host.high)}, same results")
-    if console.agrees("Train so?"):
+    if console.agrees("Train with these settings?"):
         return True
     console.tell(f"{console.command} --fit")
     return False

@@ -9,6 +9,7 @@ same (memory, workers) stays as the folder has it, and is said.
 
 from __future__ import annotations
 
+import secrets
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -205,6 +206,7 @@ class Training:
 
     def prepared(self, asked: Run, run: Run, device: str, predicted: Predicted | None) -> Training:
         """Return the training of the run that came of what was asked for, in its folder."""
+        run = run if run.seed is not None else run.replace(seed=secrets.randbelow(2**31))
         done = replace(self, asked=asked, run=run, device=device, predicted=predicted)
         return replace(done, out=done.folder.path)
 

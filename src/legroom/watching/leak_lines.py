@@ -79,6 +79,8 @@ def find_lines(
     stepper.advance(warm_up)
     gc.collect()
     containers = [each for each in gc.get_objects() if isinstance(each, _CONTAINERS)]
+    loose = (one for one in gc.get_referents(*gc.get_objects()) if isinstance(one, dict) and not gc.is_tracked(one))
+    containers += {id(one): one for one in loose}.values()  # dicts of arrays alone, which Python's collector leaves out
     sizes_then = [[len(each) for each in containers]]
     gc.freeze()  # makes the many collections that follow cheap
     halves: list[Sizes] = []
@@ -109,10 +111,7 @@ def find_lines(
 
 
 def _name_of(container: Any, others: list[Any]) -> str:
-    """Return `Owner.attribute (list) of Kind`, or `module.name (…)`; empty where neither an object nor a module has it.
-
-    An instance that has no dict of its own refers to its attributes itself; else its dict does.
-    """
+    """Return `Owner.attribute (list) of Kind`, or `module.name (…)`; empty where no object or module has it."""
     newest = next(reversed(list(container.values() if isinstance(container, dict) else container)), None)
     what = f"({type(container).__name__}) of {type(newest).__name__}"
     for referrer in gc.get_referrers(container):

@@ -71,7 +71,7 @@ def _smaller_batch(rehearsal: Rehearsal, share: float, following: int, vram: int
     pieces = math.ceil(1 / share)
     more = "at least " if rehearsal.out_of_memory else ""  # later requests are unknown
     yield (
-        f"gradient accumulation (slower; learns the same but for BatchNorm): {about}: {more}{pieces} backward passes, "
+        f"gradient accumulation (slower; same results except with BatchNorm): {about}: {more}{pieces} backward passes, "
         f"each on 1/{pieces} of the batch, per optimizer step"
     )
     for search in searches:

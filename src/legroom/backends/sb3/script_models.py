@@ -17,7 +17,7 @@ from legroom.model.draft import Draft, NotFollowed, get
 from legroom.model.spaces import KnownSpaces
 from legroom.reading.interpreter.effects import same
 from legroom.reading.interpreter.follower import MOST_STATEMENTS, Follower
-from legroom.reading.interpreter.gym_calls import Env
+from legroom.reading.interpreter.gym_calls import Env, one_env
 from legroom.reading.interpreter.values import (
     OPEN,
     Bound,
@@ -323,7 +323,7 @@ class ScriptModels(Follower):
             line = model.draft.lines[("algo",)]
             env = model.env
             if isinstance(env, str) and type(env) is str:
-                env = Env(id=env)
+                env = one_env(self, env) or Env()
             model.draft.put(("env",), {}, line)
             if isinstance(env, Env):
                 _describe_env(model.draft, env, line)

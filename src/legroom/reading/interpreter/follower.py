@@ -81,6 +81,7 @@ class Follower(BuiltinCalls):
         self.visited: set[int] = set()
         self.objects: dict[int, Namespace] = {}  # by the id of their class's node, the one made last
         self.modules: dict[str, Module | None] = {}
+        self.registered: dict[str, tuple[Any, dict[str, Any]]] = {}
         self.trees: list[ast.Module] = []  # keeps node ids alive
         self.loaded: list[tuple[dict[Any, Any], int]] = []  # settings from files, and the lines that load them
         self.supers: list[Super | None] = []  # of the functions under way

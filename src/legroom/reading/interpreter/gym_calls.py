@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import UnionType
 from typing import Any, Protocol
 
 from legroom.reading.interpreter.values import (
@@ -52,7 +53,9 @@ class Env:
 
 
 class Caller(Protocol):
-    """Who follows the script: calls its functions and classes."""
+    """Who follows the script: calls its functions and classes; knows what `gym.register` gave an id, and with what."""
+
+    registered: dict[str, tuple[Any, dict[str, Any]]]
 
     def apply(self, func: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any: ...
 
@@ -67,7 +70,8 @@ def one_env(caller: Caller, source: Any, env_kwargs: Any = None) -> Env | None:
         module, dot, name = source.rpartition(".")
         return Env(id=f"{module}:{name}" if dot else None, kwargs=options)
     if isinstance(source, str):
-        return Env(id=source, kwargs=options)
+        entry, given = caller.registered.get(source, (None, {}))
+        return Env(id=source, kwargs=options) if entry is None else one_env(caller, entry, given | options)
     if isinstance(source, Env):
         return source
     if isinstance(source, Function | Class | Partial):
@@ -88,7 +92,14 @@ def called(caller: Caller, function: Function | Class | Partial, args: list[Any]
 def _make(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
     name = args[0] if args else kwargs.pop("id", None)
     own = {k: v for k, v in kwargs.items() if k not in ("render_mode", "disable_env_checker", "**")}
-    return Env(id=name, kwargs=own) if isinstance(name, str) else None
+    return one_env(caller, name, own) if isinstance(name, str) else None
+
+
+def _register(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> NotKnown:
+    given = dict(zip(("id", "entry_point"), args, strict=False)) | kwargs
+    if isinstance(given.get("entry_point"), str | Class | Function):
+        caller.registered[str(given.get("id"))] = given["entry_point"], given.get("kwargs") or {}
+    return NotKnown("register")
 
 
 def _make_vec(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
@@ -104,8 +115,6 @@ def is_space(value: Any) -> bool:
 def _box(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
     named = dict(zip(("low", "high", "shape", "dtype"), args, strict=False)) | kwargs
     shape, dtype = named.get("shape"), named.get("dtype", "float32")
-    if isinstance(shape, NotKnown | Symbol):
-        return None
     if shape is None:  # then the bounds are arrays
         bound = named.get("high", named.get("low"))
         if isinstance(bound, list) and all(is_plain(v) for v in bound):
@@ -114,37 +123,27 @@ def _box(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
             shape = [1] if all(isinstance(named.get(name), int | float) for name in ("low", "high")) else None
     if isinstance(shape, int):
         shape = [shape]
-    if not isinstance(shape, list) or not all(isinstance(n, int) for n in shape):
+    if not isinstance(shape, list) or not all(isinstance(n, int) for n in shape) or not isinstance(dtype, str):
         return None
-    if not isinstance(dtype, str):
-        return None
-    space: dict[str, Any] = {"type": "box", "shape": list(shape), "dtype": _dtype(dtype)}
-    low, high = named.get("low"), named.get("high")
-    for name, bound in (("low", low), ("high", high)):
+    dtype = dtype.rpartition(".")[2].removesuffix("_")
+    dtype = {"float": "float64", "int": "int64", "double": "float64"}.get(dtype, dtype)
+    space: dict[str, Any] = {"type": "box", "shape": list(shape), "dtype": dtype}
+    for name in ("low", "high"):
+        bound = named.get(name)
         if isinstance(bound, int | float) and not isinstance(bound, bool) and abs(bound) < 1e300:
             space[name] = bound
     return space
 
 
-def _dtype(text: str) -> str:
-    name = text.rpartition(".")[2].removesuffix("_")
-    return {"float": "float64", "int": "int64", "double": "float64"}.get(name, name)
+def _counted(kind: str, name: str, of: type | UnionType) -> Call:
+    """Return what makes a space that whole numbers describe."""
 
+    def space(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        given = args[0] if args else kwargs.get(name)
+        whole = all(isinstance(each, int) for each in (given if isinstance(given, list) else [given]))
+        return {"type": kind, name: given} if isinstance(given, of) and whole else None
 
-def _discrete(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    n = args[0] if args else kwargs.get("n")
-    return {"type": "discrete", "n": n} if isinstance(n, int) else None
-
-
-def _multidiscrete(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    nvec = args[0] if args else kwargs.get("nvec")
-    ok = isinstance(nvec, list) and all(isinstance(n, int) for n in nvec)
-    return {"type": "multidiscrete", "nvec": nvec} if ok else None
-
-
-def _multibinary(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    n = args[0] if args else kwargs.get("n")
-    return {"type": "multibinary", "n": n} if isinstance(n, int | list) else None
+    return space
 
 
 def _dict_space(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -213,6 +212,7 @@ def _normalize(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env |
 ENV_CALLS: Mapping[str, Call] = {
     "make": _make,
     "make_vec": _make_vec,
+    "register": _register,
     "make_vec_env": _make_vec_env,
     "make_atari_env": _make_atari_env,
     **dict.fromkeys(("DummyVecEnv", "SyncVectorEnv"), _from_list("dummy")),
@@ -220,9 +220,9 @@ ENV_CALLS: Mapping[str, Call] = {
     "VecFrameStack": _frame_stack,
     "VecNormalize": _normalize,
     "Box": _box,
-    "Discrete": _discrete,
-    "MultiDiscrete": _multidiscrete,
-    "MultiBinary": _multibinary,
+    "Discrete": _counted("discrete", "n", int),
+    "MultiDiscrete": _counted("multidiscrete", "nvec", list),
+    "MultiBinary": _counted("multibinary", "n", int | list),
     "Dict": _dict_space,
 }
 

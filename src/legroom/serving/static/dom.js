@@ -37,8 +37,8 @@ export function putAt(data, key, value) {
 }
 
 /** Ask the server; what it refuses becomes an Error with its one line. */
-export async function ask(path, body) {
-  const options = body === undefined ? {} : { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } };
+export async function ask(path, body, headers = {}) {
+  const options = body === undefined ? {} : { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json", ...headers } };
   let response;
   try {
     response = await fetch(path, options);

@@ -17,8 +17,8 @@ const active = () => state.runs[state.active];
 // ---- what the server is asked ----------------------------------------------------------------------------------------
 
 /** The place as the server reads it: a card by name, the CPU, or whatever this machine has. */
-function place() {
-  const { gpu, ram, reserve } = state.place;
+function place(gpu = state.place.gpu) {
+  const { ram, reserve } = state.place;
   return { ram: ram.trim(), reserve: Number(reserve), ...(gpu === "cpu" ? { device: "cpu" } : gpu ? { gpu } : {}) };
 }
 
@@ -180,7 +180,7 @@ async function choose(name) {
 /** Show what the server made of a text: runs in the planner, anything else as a result of its own. */
 async function take(found, name, text) {
   if (!found.runs) {
-    showResult(found, name, text);
+    showResult(found, name, text, place);
     showView("result");
     byId("result-head").focus();
     return;

@@ -1,16 +1,44 @@
-// A result that is no run to be turned: an explained error.
-import { ask, byId } from "./dom.js";
+// A result that is no run to be turned: an explained error, or a program that is asked about.
+import { ask, byId, make } from "./dom.js";
 import { opened, squeezed } from "./link.js";
 import { offerPicture } from "./picture.js";
+import { answered } from "./tracing.js";
 
 const LONGEST_LINK = 60_000;  // letters; browsers take more, what people send it with often does not
 let shown = null;
 
-export function showResult(found, name, text) {
-  shown = { name, text, title: "An error, explained" };
+export function showResult(found, name, text, place) {
+  shown = { name, text, title: found.command ? "A program" : "An error, explained" };
   byId("result-head").textContent = shown.title;
-  byId("result-body").innerHTML = found.explanation;  // drawn by the server, from escaped text
   byId("result-told").textContent = "";
+  if (found.command) byId("result-body").replaceChildren(...program(found, place));
+  else byId("result-body").innerHTML = found.explanation;  // drawn by the server, from escaped text
+}
+
+/** A command, which is executed once its button is pressed, not when a link brings it. */
+function program({ command, folder }, place) {
+  const drawn = make("div", {});
+  const card = byId("start-card").cloneNode(true);
+  card.id = "program-card";
+  card.value = byId("start-card").value;
+  const button = make("button", { type: "button", class: "main" }, "Execute it");
+  button.addEventListener("click", async () => {
+    button.disabled = true;
+    const say = (words) => { byId("result-told").textContent = words; };
+    try {
+      const told = await answered({ command, ...place(card.value) }, say);
+      if (told === null) return;
+      say("");
+      drawn.innerHTML = told.drawn;  // drawn by the server, from escaped text
+    } catch (error) {
+      say(error.message);
+    } finally {
+      button.disabled = false;
+    }
+  });
+  return [make("p", {}, make("code", {}, command)),
+    make("p", {}, `This command will be executed on this machine, in ${folder}, for up to a minute on a simulated GPU. Files that it writes there are discarded; what it sends over the network is sent.`),
+    make("div", { class: "field" }, make("label", { for: card.id }, "GPU"), card), make("div", { class: "actions" }, button), drawn];
 }
 
 export function setUpResult() {
