@@ -7,7 +7,7 @@ export OMP_NUM_THREADS ?= 1
 # Tests start hundreds of interpreters: without its bytecode each of them compiles legroom again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow test-docs test-native test-pythons fuzz soak lint docs dist chromium bench clean
+.PHONY: demo test test-slow test-docs test-extras test-native test-pythons fuzz lint docs dist chromium bench clean
 
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/legroom/storing/*.[ch] src/legroom/hollow/*.c)
 	$(PYTHON) -m venv $(VENV)
@@ -18,11 +18,16 @@ demo: $(STAMP)  ## what legroom does, on this machine
 	@bash demo.sh $(BIN)/legroom
 
 test: $(STAMP)  ## fast tests on 2 cores
-	$(BIN)/python -m pytest tests -n 2 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest tests -n 2 --dist worksteal -m "not slow and not extras"
 
 test-slow: $(STAMP)  ## long trainings, kills and sweeps; all recorded GPU runs
 	LEGROOM_SLOW=1 $(BIN)/python -m pytest tests -m slow
 	LEGROOM_SLOW=1 $(BIN)/python -m pytest tests/goldens
+
+test-extras:  ## tests of optional packages: torchrl, tianshou, MLflow, W&B, XLA's compiler for GPUs
+	$(PYTHON) -m venv .venv-extras
+	.venv-extras/bin/pip install --quiet --disable-pip-version-check -e '.[all,dev,test-extras]' -c constraints.txt
+	.venv-extras/bin/python -m pytest tests -m "extras and not slow"
 
 lint: $(STAMP)  ## style, types, the direction of imports and the size of rooms
 	$(BIN)/ruff check .
@@ -36,15 +41,12 @@ test-native: $(STAMP)  ## the C core under AddressSanitizer and UBSan, and with 
 fuzz: $(STAMP)  ## generated inputs for readers, explain, storage files and the page; FUZZ_MINUTES each (5)
 	$(BIN)/python -m tests.fuzz.fuzz
 
-soak: $(STAMP)  ## hours of train, watch, sweep and the page under random faults; SOAK_MINUTES=90
-	$(BIN)/python -m bench.soak $(SOAK_MINUTES)
-
 dist: $(STAMP)  ## sdist and wheel, in dist/
 	rm -rf dist
 	$(BIN)/python -c "from setuptools import build_meta as b; b.build_sdist('dist'); b.build_wheel('dist')"
 
 test-pythons: dist  ## the wheel without a compiler in every Python that is here
-	sh ci/test_pythons.sh
+	sh tests/pythons.sh
 
 $(VENV)/.installed-docs: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]' -c constraints.txt
@@ -72,7 +74,7 @@ bench-storage bench-xla: bench-%:
 	.venv-$*/bin/pip install --quiet --disable-pip-version-check -e '.[sb3,$(if $(filter xla,$*),xla-gpu,bench-storage)]' -c constraints.txt
 	.venv-$*/bin/python -m bench.$* $(ARGS)
 
-bench-accuracy bench-accuracy-heldout: bench-%: $(STAMP)
+bench-accuracy-heldout: bench-%: $(STAMP)
 	$(BIN)/pip install -q -e '.[bench,ninja,fire,gameboy]' -c constraints.txt
 	$(BIN)/python -m bench.$(subst -,_,$*) $(ARGS)
 
@@ -80,4 +82,4 @@ bench-%: $(STAMP)  ## one bench: `make bench-vram`, `make bench-leaks ARGS=found
 	$(BIN)/python -m bench.$(subst -,_,$*) $(ARGS)
 
 clean:
-	rm -rf $(VENV) .venv-storage .venv-xla build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-storage .venv-xla .venv-extras build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

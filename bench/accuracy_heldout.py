@@ -10,10 +10,10 @@ wide networks, large rollouts, Dict observations in workers, masks, ARS and TRPO
 
     pip install -e '.[bench,ninja,fire,gameboy]' -c constraints.txt
     python -m bench.accuracy_heldout --seed N [--each 2] [KIND...]
-    python -m bench.accuracy_heldout --seed N --part 1/3 --keep one.jsonl    (a third of them; then, with all parts)
-    python -m bench.accuracy_heldout --seed N --join one.jsonl two.jsonl three.jsonl
+    python -m bench.accuracy_heldout --seed N --part 1/3    (a third of them, beside the others)
 
-Results are written after every run, so that nothing is lost where it is cut short. Seeds below 1000 are the tuning set.
+Every run is a line of build/accuracy_heldout-N.jsonl when it is done, and is not done again; the table is written with
+the last one. Seeds below 1000 are the tuning set.
 
 The truth is the largest sum of PSS of the tree, with libraries counted as if no other process mapped them (`alone`):
 other programs may run beside the bench. A seed whose results were looked at is no longer held out.
@@ -34,13 +34,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.accuracy_heldout_scripts import KINDS, MODULES
-from bench.accuracy_more_scripts import MODULES as MORE_MODULES
-from bench.accuracy_more_scripts import SCRIPTS as MORE_SCRIPTS
-from bench.accuracy_more_scripts import TRAINED as MORE_TRAINED
-from bench.accuracy_third_scripts import PROGRAMS
-from bench.accuracy_third_scripts import SCRIPTS as THIRD_SCRIPTS
-from bench.accuracy_third_scripts import TRAINED as THIRD_TRAINED
+from bench.heldout_scripts import MODULES, PROGRAMS, SCRIPTS, TRAINED
 from bench.peak_sampler import PeakSampler, alone
 from bench.results import write_section
 from legroom.machine.child_process import patiently
@@ -50,8 +44,6 @@ MB = 1e6
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "LEGROOM_HISTORY": "off"}
 TIMEOUT_S = 300
 FIRST_HELD_OUT = 1000  # seeds below it are the tuning set
-SCRIPTS = {**KINDS, **MORE_SCRIPTS, **THIRD_SCRIPTS}
-TRAINED = {**MORE_TRAINED, **THIRD_TRAINED}
 ALL = (*SCRIPTS, *TRAINED, *PROGRAMS)
 COLUMNS = [
     "run (MB)", "predicted", "between", "measured", "error", "in band", "arithmetic", "between", "after measuring",
@@ -130,7 +122,7 @@ def case_of(kind: str, seed: int) -> Case:
         return Case({}, command, command, program=True)
     script = f"{kind}_{seed}.py"
     text = SCRIPTS[kind](draw)
-    return Case({script: text, **MODULES, **MORE_MODULES}, [script], [sys.executable, script])
+    return Case({script: text, **MODULES}, [script], [sys.executable, script])
 
 
 def _mb(nbytes: int) -> str:
@@ -210,30 +202,12 @@ def summary(scores: list[Score], asked: int, failed: list[str]) -> list[str]:
     return lines
 
 
-def write(scores: list[Score], failed: list[str], options: argparse.Namespace, asked: int) -> list[str]:
-    lines = summary(scores, asked, failed)
-    if not options.kinds and not options.keep:
-        rows = [*[each.row() for each in scores], *[[line, *[""] * (len(COLUMNS) - 1)] for line in lines]]
-        name = "held out" if options.seed >= FIRST_HELD_OUT else "tuning"
-        how = f"python -m bench.accuracy_heldout --seed {options.seed} --each {options.each}"
-        write_section(f"Host memory of generated runs, {name}{options.label}", COLUMNS, rows, how)
-    return lines
-
-
-def read_kept(file: Path) -> list[tuple[str, Score | None]]:
-    """Return the runs that a part has kept, None for those that failed."""
-
-    def said(data: dict[str, float] | None) -> Said | None:
-        return Said(**data) if data else None  # type: ignore[arg-type]
-
-    found = []
-    for line in file.read_text().splitlines():
-        name, data = json.loads(line)
-        if data:
-            ways = {way: said(data[way]) for way in ("traced", "cold", "warm")}
-            found.append((name, Score(name, **ways, measured=data["measured"])))
-        else:
-            found.append((name, None))
+def kept(file: Path) -> dict[str, Score | None]:
+    """Return the runs that are recorded, None for those that failed."""
+    found: dict[str, Score | None] = {}
+    for name, data in map(json.loads, file.read_text().splitlines() if file.exists() else ()):
+        said = {way: data[way] and Said(**data[way]) for way in ("traced", "cold", "warm")} if data else {}
+        found[name] = Score(name, **said, measured=data["measured"]) if data else None
     return found
 
 
@@ -242,44 +216,28 @@ def main() -> int:
     parser.add_argument("kinds", nargs="*", help=f"all by default: {', '.join(ALL)}")
     parser.add_argument("--seed", type=int, required=True, help="the first one")
     parser.add_argument("--each", type=int, default=2, help="runs per kind, with successive seeds")
-    parser.add_argument("--minutes", type=float, default=600, help="begin no run after so many")
-    parser.add_argument("--label", default="", help="put behind the name of the section of results")
     parser.add_argument("--part", default="1/1", help="I/N: every Nth run, for several processes beside each other")
-    parser.add_argument(
-        "--keep", type=Path, help="append what was found to this file, write no results; goes on where it was cut short"
-    )
-    parser.add_argument("--join", type=Path, nargs="+", help="write the results of what several parts have kept")
     options = parser.parse_args()
     asked = [(seed, kind) for seed in range(options.seed, options.seed + options.each) for kind in options.kinds or ALL]
-    scores: list[Score] = []
-    failed: list[str] = []
-    lines: list[str] = []
-    if options.join:
-        kept = {name: found for file in options.join for name, found in read_kept(file)}
-        names = [f"{kind}_{seed}" for seed, kind in asked]
-        scores = [found for name in names if (found := kept.get(name)) is not None]
-        failed = [name for name in names if name in kept and kept[name] is None]
-        print("\n".join(write(scores, failed, options, len(names))))
-        return 0
+    record = Path("build", f"accuracy_heldout-{options.seed}.jsonl")
+    record.parent.mkdir(exist_ok=True)
     part, parts = map(int, options.part.split("/"))
-    asked = asked[part - 1 :: parts]
-    if options.keep and options.keep.exists():  # it was cut short: go on
-        done = {name for name, _ in read_kept(options.keep)}
-        asked = [(seed, kind) for seed, kind in asked if f"{kind}_{seed}" not in done]
-    began = time.monotonic()
-    for seed, kind in asked:
-        if time.monotonic() - began > 60 * options.minutes:
-            break
-        found = score(kind, seed)
-        if options.keep:
-            with options.keep.open("a") as file:
-                print(json.dumps([f"{kind}_{seed}", found and asdict(found)]), file=file)
-        if found is None:
-            failed.append(f"{kind}_{seed}")
+    for seed, kind in asked[part - 1 :: parts]:
+        if f"{kind}_{seed}" in kept(record):
             continue
-        scores.append(found)
-        print("  ".join(found.row()), flush=True)
-        lines = write(scores, failed, options, len(asked))
+        found = score(kind, seed)
+        with record.open("a") as file:  # one write: other parts add lines, too
+            file.write(json.dumps([f"{kind}_{seed}", found and asdict(found)]) + "\n")
+        print("  ".join(found.row()) if found else f"{kind}_{seed} failed", flush=True)
+    done = kept(record)
+    found_all = [(name, done[name]) for name in (f"{kind}_{seed}" for seed, kind in asked) if name in done]
+    scores = [each for _, each in found_all if each]
+    lines = summary(scores, len(asked), [name for name, each in found_all if not each]) if scores else []
+    if len(found_all) == len(asked) and not options.kinds:
+        rows = [*[each.row() for each in scores], *[[line, *[""] * (len(COLUMNS) - 1)] for line in lines]]
+        name = "held out" if options.seed >= FIRST_HELD_OUT else "tuning"
+        how = f"python -m bench.accuracy_heldout --seed {options.seed} --each {options.each}"
+        write_section(f"Host memory of generated runs, {name}", COLUMNS, rows, how)
     print("\n".join(lines))
     return 0 if scores else 1
 

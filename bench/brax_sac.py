@@ -1,6 +1,6 @@
 """Whether brax's SAC learns by `legroom train`, and ends with the same bits where it was killed on the way.
 
-Two small tasks on a CPU: a point that has to be held in the middle (`bench/brax_point.py`, compiled in seconds), and
+Two small tasks on a CPU: a point that has to be held in the middle (compiled in seconds), and
 the pendulum on a cart of brax's own. It learns if the return of brax's evaluation at the end is well above the one
 before the first update; then the same training, killed by SIGKILL once and resumed, must end with the same parameters.
 
@@ -21,8 +21,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+from brax.envs.base import Env, State
+
 from bench.results import write_section
-from bench.robot_resumes import wait_for_step
 
 GROWTH = 3.0
 RUN = """
@@ -39,9 +42,52 @@ checkpoint: {every: 4096}
 total_timesteps: 41000
 """
 TASKS = {
-    "point": {"env": "bench.brax_point:Point", "width": 32, "length": 200, "updates": 8},
+    "point": {"env": "bench.brax_sac:Point", "width": 32, "length": 200, "updates": 8},
     "pendulum": {"env": "inverted_pendulum", "width": 64, "length": 500, "updates": 16},
 }
+
+
+class Point(Env):
+    """Each step moves it 5 % further from the middle; an episode ends when it is lost, after 20 steps or so."""
+
+    def reset(self, rng: jax.Array) -> State:
+        at, zero = jax.random.uniform(rng, (2,), minval=-1.0, maxval=1.0), jnp.zeros(())
+        return State({"at": at}, at, zero, zero, {}, {})
+
+    def step(self, state: State, action: jax.Array) -> State:
+        at = 1.05 * state.pipeline_state["at"] + 0.1 * jnp.tanh(action)
+        distance = jnp.linalg.norm(at)
+        lost = (distance > 2).astype(jnp.float32)
+        return state.replace(pipeline_state={"at": at}, obs=at, reward=1 - distance / 2, done=lost)
+
+    @property
+    def observation_size(self) -> int:
+        return 2
+
+    @property
+    def action_size(self) -> int:
+        return 2
+
+    @property
+    def backend(self) -> str:
+        return "none"
+
+
+def wait_for_step(out: Path, training: subprocess.Popen[bytes], step: int) -> int:
+    """Return the step that was reached, which is this one or a later one.
+
+    Raises:
+        RuntimeError: the training ended before.
+    """
+    while training.poll() is None:
+        time.sleep(0.5)
+        rows = (out / "progress.csv").read_text().splitlines() if (out / "progress.csv").exists() else []
+        names = rows[0].split(",") if rows else []
+        reached = [row.split(",")[names.index("time/total_timesteps")] for row in rows[1:]] if names else []
+        numbers = [int(float(each)) for each in reached if each]
+        if numbers and numbers[-1] >= step:
+            return numbers[-1]
+    raise RuntimeError(f"ended with {training.returncode} before step {step:,}")
 
 
 def begin(file: Path, out: Path, seed: int, *more: str) -> subprocess.Popen[bytes]:

@@ -1,22 +1,18 @@
-"""Held-out sets for `legroom check`: training scripts and configurations of public repositories.
+"""The held-out set for `legroom check`: training scripts and configurations of public repositories.
 
-    python -m bench.check_heldout collect MIRRORS      choose the files of the last set once, write its manifest
+    python -m bench.check_heldout collect MIRRORS      choose the files of the set once, write its manifest
     python -m bench.check_heldout score MIRRORS        check every file, write its table
 
 MIRRORS holds git directories, `owner+name/repo`. A manifest names repository, commit, path and SHA-256; the files
 themselves are other people's and are not kept here. They were chosen at random among all that match, by the patterns
-below alone, no more than a few of each repository, and each is checked by itself, without its neighbours.
+below alone, no more than a few of each repository, and each is checked by itself, without its neighbours. Repositories
+of the sets before are among those that were seen.
 
-Every finding was judged by reading the source, when a set was looked at for the first time (data/check_judged.json,
-"first sight"); what was false then was mended afterwards, so the columns after it are no longer held out. Each further
-set was collected and looked at after the mending of the one before. Of the fifth, the zoo files of seven forks have
-nearly a thousand findings: there the arithmetic of 805 was recomputed from the YAML by
-other means, and 214 about float64 observations were judged by the environment; errors and warnings that could be false
-were read in the source, other notes by their message and in part in the source. Of the sixth, 648 of 696 findings are
-in the zoo files of five forks: 645 of them were recomputed from the YAML by other means, and the other 51 findings read
-in the source, all of the errors and warnings outside of zoo files among them. Two notes were false (a frame counted
-twice where `optimize_memory_usage` keeps it once). Where the repositories of a set are not among the mirrors, its row
-is the one of the last time ("scored before").
+Every finding was judged when the set was looked at for the first time (data/check_judged.json, "first sight"); what was
+false then was mended afterwards, so the columns after it are no longer held out. 648 of 696 findings are in the zoo
+files of five forks: 645 of them were recomputed from the YAML by other means, and the other 51 findings read in the
+source, all of the errors and warnings outside of zoo files among them. Two notes were false (a frame counted twice
+where `optimize_memory_usage` keeps it once).
 """
 
 from __future__ import annotations
@@ -43,16 +39,12 @@ from legroom.model.verdict import Budget
 from legroom.units import GIB
 
 DATA = Path(__file__).parent / "data"
-SETS = (
-    "check_heldout.json", "check_heldout2.json", "check_heldout3.json", "check_heldout4.json", "check_heldout5.json",
-    "check_heldout6.json",
-)  # fmt: skip
-MANIFEST = DATA / SETS[-1]
+MANIFEST = DATA / "check_heldout.json"
 WANTED = 300  # of each kind
 MOST_EACH = 8  # of a kind of one repository
 LARGEST = 120_000
 SEED = 25
-SEEN = Path(__file__).parent / "data" / "check_seen_repositories.txt"  # looked at while rules were written
+SEEN = DATA / "check_seen_repositories.txt"  # looked at while rules were written, or in sets before
 SCRIPT_IMPORTS = re.compile(
     r"(?m)^\s*(?:from|import)\s+(?:torch|stable_baselines3|sb3_contrib|ray|brax|jax|skrl|tianshou)\b"
 )
@@ -111,8 +103,6 @@ def _blobs(folder: Path, names: list[str]) -> Iterator[bytes | None]:
 def collect(mirrors: Path) -> None:
     """Write the manifest; repositories of other sets, and those looked at while rules were written, are left out."""
     seen = set(SEEN.read_text().split())
-    for name in SETS[:-1]:
-        seen |= {each["repo"] for each in json.loads((DATA / name).read_text())}
     chance = random.Random(SEED)
     taken: dict[str, list[dict[str, Any]]] = {"script": [], "config": []}
     spare: dict[str, list[dict[str, Any]]] = {"script": [], "config": []}
@@ -159,25 +149,16 @@ def extract(manifest: list[dict[str, Any]], mirrors: Path, folder: Path) -> Iter
 
 
 def score(mirrors: Path) -> None:
-    """Check every file of the sets and write the table."""
-    judged = json.loads((DATA / "check_judged.json").read_text())
-    rows = []
-    for name in SETS:
-        manifest = json.loads((DATA / name).read_text())
-        kinds = Counter(each["kind"] for each in manifest)
-        repositories = {each["repo"] for each in manifest}
-        first = judged["first sight"][name]
-        if all((mirrors / repo.replace("/", "+", 1)).exists() for repo in repositories):
-            scored = _scored(manifest, mirrors, set(judged["false"]))
-        else:
-            scored = [*judged["scored before"][name][:-1], f"{judged['scored before'][name][-1]} (before)"]
-        understood, tracebacks, wrong, loud, longest = scored
-        rows.append([
-            f"{kinds['script']} scripts, {kinds['config']} configs of {len(repositories)} repositories",
-            understood, tracebacks,
-            f"{first['false']} of {first['findings']}", f"{first['loud false']} of {first['loud']}",
-            wrong, loud, longest,
-        ])  # fmt: skip
+    """Check every file of the set and write the table."""
+    judged, manifest = json.loads((DATA / "check_judged.json").read_text()), json.loads(MANIFEST.read_text())
+    kinds, first = Counter(each["kind"] for each in manifest), judged["first sight"]
+    repositories = {each["repo"] for each in manifest}
+    understood, tracebacks, wrong, loud, longest = _scored(manifest, mirrors, set(judged["false"]))
+    rows = [[
+        f"{kinds['script']} scripts, {kinds['config']} configs of {len(repositories)} repositories",
+        understood, tracebacks, f"{first['false']} of {first['findings']}",
+        f"{first['loud false']} of {first['loud']}", wrong, loud, longest,
+    ]]  # fmt: skip
     columns = [
         "files", "understood / not / no training / refused", "tracebacks", "false at first sight",
         "of them errors and warnings", "false now", "errors and warnings", "longest file, processor",

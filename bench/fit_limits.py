@@ -82,7 +82,7 @@ def _run(rng: random.Random, number: int) -> Run:
         "name": f"case{number}-{algo.lower()}-{kind}",
         "algo": algo,
         "env": {
-            "id": "bench.fit_envs:FrameEnv",
+            "id": "bench.envs:FrameEnv",
             "kwargs": {"observation": observation, "action": action, "noise": noise},
             "n_envs": envs,
             "workers": rng.choice(("dummy", "subproc")) if envs > 1 else "dummy",

@@ -21,7 +21,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
 
 import legroom
-from bench import lean_envs
+from bench import envs as lean_envs
 from bench.results import write_section
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.base_figures import BaseFigures
@@ -54,9 +54,7 @@ class Case:
     def run(self) -> Run:
         """Return it as legroom sees it."""
         sizes = {"n_steps": self.rows} if self.algo == "PPO" else {"buffer_size": self.rows * self.n_envs}
-        env = EnvSpec(
-            id=f"bench.lean_envs:{self.env}", n_envs=self.n_envs, frame_stack=self.frame_stack, kwargs=self.kwargs
-        )
+        env = EnvSpec(id=f"bench.envs:{self.env}", n_envs=self.n_envs, frame_stack=self.frame_stack, kwargs=self.kwargs)
         return Run(algo=self.algo, env=env, hyperparams=sizes, memory=MemorySpec(rollout="lean", replay="lean"))
 
 

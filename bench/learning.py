@@ -1,9 +1,19 @@
-"""Whether a shipped run learns: trained by `legroom train`, seed after seed, or judged from trainings that ended."""
+"""Whether the shipped runs learn: trained by `legroom train` as they are, seed after seed, or judged when finished.
+
+    python -m bench.learning RUN [--seeds 1,2,3] [--finished DIR ...] [--to FOLDER]
+    python -m bench.learning rllib-cartpole|rllib-mine
+
+With --finished, trainings of the run that have ended are judged, each by its own outcome.json. What each run has to
+reach is in its judge below. A policy is always judged on what no training plays, beside what random actions reach.
+
+The rllib runs train the same file on RLlib and with SB3 for the same steps; the two draw different random numbers.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -12,10 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from bench.results import RESULTS, write_section
 from legroom.reading import read
 
 PARTS = ("algo", "policy", "hyperparams")  # what a finished training must have in common with the run as it is shipped
+MINUTES = 45
+Judged = tuple[list[str], bool]
 
 
 @dataclass(frozen=True)
@@ -23,49 +37,123 @@ class Question:
     """What is asked of a run.
 
     Args:
-        columns: of the table, the seed first and the verdict last.
-        required: the cells of the first row, between seed and verdict.
+        title: of its table.
+        columns: between seed and verdict, each with what is required.
         judge: takes an outcome; returns its cells between seed and verdict, and whether it is good enough.
-        command: that asks it again.
     """
 
-    run: str
     title: str
-    columns: Sequence[str]
-    required: Sequence[str]
-    judge: Callable[[dict[str, Any]], tuple[list[str], bool]]
-    command: str
+    columns: dict[str, str]
+    judge: Callable[[dict[str, Any]], Judged]
 
 
-def ask(question: Question, arguments: Sequence[str]) -> int:
-    """Train or look up every seed, write the table, and return the exit code."""
-    parser = argparse.ArgumentParser(description=f"Whether {question.run} learns.")
-    parser.add_argument("--seeds", default="1,2,3", help="separated by commas")
-    parser.add_argument("--finished", nargs="*", type=Path, default=[], help="folders of trainings that have ended")
-    parser.add_argument("--to", type=Path, default=RESULTS, help="the folder of results")
-    options = parser.parse_args(arguments)
-    seeds = map(int, options.seeds.split(","))
-    outcomes = _finished(question.run, options.finished) or ((seed, _train(question.run, seed)) for seed in seeds)
-    rows: list[list[Any]] = [["required", *question.required, ""]]
-    failed = False
-    for seed, outcome in outcomes:
-        cells, good = question.judge(outcome)
-        failed |= not good
-        rows.append([seed, *cells, "yes" if good else "NO"])
+def mine(outcome: dict[str, Any]) -> Judged:
+    """Judge the net present value of its schedule against the best greedy one and the mean of random ones."""
+    score, minutes = outcome["score"], outcome["seconds"] / 60
+    agent, greedy, random = (score[f"{name}_npv_usd"] for name in ("agent", "greedy", "random"))
+    of_greedy, of_distance = agent / greedy, (agent - random) / (greedy - random)
+    good = greedy > 0 and of_greedy >= 0.85 and of_distance >= 0.3 and minutes <= MINUTES
+    money = [f"{npv / 1e6:,.0f}" for npv in (random, agent, greedy)]
+    return [*money, f"{of_greedy:.2f}", f"{of_distance:.2f}", f"{minutes:.1f}"], good
+
+
+def ninja(outcome: dict[str, Any]) -> Judged:
+    """Judge how many generated levels it solves, always taking its likeliest action."""
+    score, minutes = outcome["score"], outcome["seconds"] / 60
+    good = score["success_rate"] >= 0.8 and score["levels"] >= 100 and minutes <= MINUTES
+    shares = [f"{score[name]:.0%}" for name in ("random_success_rate", "success_rate", "death_rate")]
+    rest = [f"{score['levels']:.0f}", f"{score['seconds_mean']:.1f}", f"{minutes:.1f}"]
+    return [f"{outcome['timesteps']:,}", *shares, *rest], good
+
+
+def fire(outcome: dict[str, Any]) -> Judged:
+    """Judge what burns on fresh landscapes and winds: comparisons of pairs, two standard errors taken off."""
+    score, minutes = outcome["score"], outcome["seconds"] / 60
+    good = score["landscapes"] >= 20 and minutes <= MINUTES
+    for name, least in (("random", 0.15), ("once", 0.0), ("every_step", 0.0)):
+        good &= score[f"less_than_{name}"] - 2 * score[f"less_than_{name}_se"] >= least
+    reductions = [f"{score[f'{name}_reduction']:.0%}" for name in ("random", "once", "every_step", "lines")]
+    others = ("random", "once", "every_step")
+    less = [f"{score[f'less_than_{name}']:.0%} ± {score[f'less_than_{name}_se']:.0%}" for name in others]
+    rest = [f"{score['landscapes']:.0f}", f"{minutes:.1f}"]
+    return [f"{outcome['timesteps']:,}", *reductions, f"{score['reduction']:.0%}", *less, *rest], good
+
+
+def gameboy(outcome: dict[str, Any]) -> Judged:
+    """Judge the share of rounds it wins with 97.5 % confidence: on a busy machine few are played."""
+    score, minutes = outcome["score"], outcome["seconds"] / 60
+    sure = wilson(score["win_rate"], score["rounds"])
+    cells = [f"{outcome['timesteps']:,}", f"{score['random_win_rate']:.0%}"]
+    cells += [f"{score['win_rate']:.0%} of {score['rounds']:.0f}", f"{sure:.0%}", f"{score['steps_mean']:.0f}"]
+    return [*cells, f"{minutes:.1f}"], sure >= 0.7 and minutes <= MINUTES
+
+
+def wilson(share: float, count: float, normal: float = 1.96) -> float:
+    """Return the lower end of Wilson's interval where `share` of `count` trials succeeded."""
+    square = normal**2
+    spread = normal * math.sqrt(share * (1 - share) / count + square / (4 * count**2))
+    return (share + square / (2 * count) - spread) / (1 + square / count)
+
+
+def robot(outcome: dict[str, Any]) -> Judged:
+    """Judge the mean episode length of brax's evaluation, last against first; beside it a walk in plain MuJoCo."""
+    score, minutes = outcome["score"], outcome["seconds"] / 60
+    before, after = score["first_eval_length"], score["eval_length"]
+    lengths = [f"{before:.0f}", f"{after:.0f}", f"{after / before:.1f}×"]
+    walk = [f"{score[name]:.0f}" for name in ("walk_length_mean", "still_length_mean", "random_length_mean")]
+    speed = [f"{score[name]:.2f}" for name in ("speed_error_mean", "still_speed_error_mean")]
+    cells = [f"{outcome['timesteps']:,}", *lengths, *walk, *speed, f"{minutes:.1f}"]
+    return cells, after >= 2 * before and minutes <= 30
+
+
+QUESTIONS = {
+    "mine:ultra_light": Question("Mine: mine:ultra_light learns", {
+        "random M$": "", "agent M$": "", "greedy M$": "> 0", "÷ greedy": ">= 0.85", "of the distance": ">= 0.3",
+        "minutes": "<= 45",
+    }, mine),
+    "ninja:learn": Question("Ninja: ninja:learn learns", {
+        "steps": "", "random solves": "", "agent solves": ">= 80%", "dies": "", "fresh levels": ">= 100",
+        "s per level": "", "minutes": "<= 45",
+    }, ninja),
+    "fire:learn": Question("Fire: fire:learn learns", {
+        "steps": "", "random saves": "", "betweenness once": "", "every step": "", "random lines": "",
+        "agent saves": "", "burns less than random": ">= 15%", "than once": "> 0", "than every step": "> 0",
+        "fresh landscapes": ">= 20", "minutes": "<= 45",
+    }, fire),
+    "gameboy:learn": Question("Game Boy: gameboy:learn learns", {
+        "steps": "", "random wins": "", "agent wins": "", "at least": ">= 70%", "steps per round": "",
+        "minutes": "<= 45",
+    }, gameboy),
+    "robot:quick": Question("Robot: robot:quick learns", {
+        "steps": "", "episode length at first": "", "at last": "", "growth": ">= 2×", "in plain MuJoCo": "",
+        "standing still": "", "at random": "", "speed error m/s": "", "standing still m/s": "", "minutes": "<= 30",
+    }, robot),
+}  # fmt: skip
+
+
+def ask(run: str, seeds: Sequence[int], finished: Sequence[Path], to: Path) -> bool:
+    """Train or look up every seed and write the table; return whether all are good enough."""
+    question, good = QUESTIONS[run], True
+    rows: list[list[Any]] = [["required", *question.columns.values(), ""]]
+    for seed, outcome in _finished(run, finished) or ((seed, _train(run, "--seed", str(seed))) for seed in seeds):
+        cells, well = question.judge(outcome)
+        good &= well
+        rows.append([seed, *cells, "yes" if well else "NO"])
         print(*rows[-1], sep="  ", flush=True)
-    write_section(question.title, list(question.columns), rows, question.command, folder=options.to)
-    return 1 if failed else 0
+    columns = ["seed", *question.columns, "verdict"]
+    write_section(question.title, columns, rows, f"python -m bench.learning {run}", folder=to)
+    return good
 
 
-def _train(run: str, seed: int) -> dict[str, Any]:
-    """Train the run with a seed and return its outcome.
+def _train(run: str, *options: str) -> dict[str, Any]:
+    """Train the run and return its outcome.
 
     Raises:
         CalledProcessError: the training failed; what it said is on stderr.
     """
     with tempfile.TemporaryDirectory(prefix="legroom-bench-") as folder:
         out = Path(folder) / "run"
-        command = [sys.executable, "-m", "legroom.cli.main", "train", run, "--seed", str(seed), "--out", str(out)]
+        command = [sys.executable, "-m", "legroom.cli.main", "train", run, *options, "--out", str(out)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return json.loads((out / "outcome.json").read_text())
 
@@ -85,3 +173,90 @@ def _finished(run: str, folders: Sequence[Path]) -> list[tuple[int, dict[str, An
             raise SystemExit(f"{folder} is not a finished training of {run} as it is shipped")
         found.append((trained["seed"], outcome))
     return found
+
+
+# ------------------------------------------------------------------------------------------------ RLlib beside SB3
+
+LEAST_CARTPOLE = 450.0
+RLLIB: dict[str, dict[str, Any]] = {
+    # rl-baselines3-zoo's settings for PPO on CartPole-v1, but for the clip range, which RLlib has no schedule for
+    "rllib-cartpole": {
+        "legroom": 1,
+        "algo": "PPO",
+        "env": {"id": "CartPole-v1", "n_envs": 8, "workers": "subproc", "envs_per_worker": 4},
+        "hyperparams": {
+            "n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20, "ent_coef": 0.0,
+            "learning_rate": "lin_0.001", "clip_range": 0.2,
+        },
+        "total_timesteps": 100_000,
+    },
+    # mine:ultra_light on a smaller grid, with shorter rollouts of two environments
+    "rllib-mine": {
+        "legroom": 1,
+        "algo": "MaskablePPO",
+        "env": {
+            "id": "legroom_workloads.mine:MineEnv", "kwargs": {"model": "sample"}, "grid": [10, 10, 5],
+            "n_envs": 2, "workers": "subproc",
+        },
+        "policy": {
+            "name": "CnnPolicy",
+            "kwargs": {"net_arch": [64, 64], "normalize_images": False},
+            "features_extractor": "legroom_workloads.mine:Cnn3d",
+            "features_extractor_kwargs": {"size": "tiny"},
+        },
+        "hyperparams": {
+            "n_steps": 128, "batch_size": 32, "n_epochs": 10, "learning_rate": 3.0e-4, "ent_coef": 0.01,
+            "target_kl": 0.01,
+        },
+        "total_timesteps": 20_480,
+    },
+}  # fmt: skip
+
+
+def ask_rllib(name: str, seed: int, to: Path) -> bool:
+    """Train the same file on RLlib and with SB3; return whether it learns on RLlib."""
+    rows: list[list[Any]] = []
+    learned = False
+    for backend in ("rllib", "sb3"):
+        with tempfile.TemporaryDirectory(prefix="legroom-bench-") as folder:
+            file = Path(folder, f"{name}.yaml")
+            file.write_text(yaml.safe_dump(RLLIB[name]))
+            outcome = _train(str(file), "--backend", backend, "--seed", str(seed))
+        required, measured, beside, good = _rllib_score(name, outcome["score"])
+        learned |= backend == "rllib" and good
+        steps, seconds = outcome["timesteps"], outcome["seconds"]
+        told = (required, "yes" if good else "NO") if backend == "rllib" else ("–", "beside it")
+        rows.append([
+            name, backend, f"{steps:,}", told[0], measured, beside, f"{steps / seconds:.0f}", f"{seconds / 60:.1f}",
+            told[1],
+        ])  # fmt: skip
+        print(*rows[-1], sep="  ", flush=True)
+    columns = ("run", "backend", "steps", "required", "measured", "beside it", "steps/s", "minutes", "verdict")
+    title = f"RLlib: the same runs learn ({name.removeprefix('rllib-')})"
+    write_section(title, columns, rows, f"python -m bench.learning {name}", folder=to)
+    return learned
+
+
+def _rllib_score(name: str, score: dict[str, Any]) -> tuple[str, str, str, bool]:
+    if name == "rllib-cartpole":
+        reward = score["reward_mean"]  # of its last 100 episodes
+        return f">= {LEAST_CARTPOLE:.0f}", f"{reward:.1f}", f"{score['episodes']:,} episodes", reward >= LEAST_CARTPOLE
+    agent, random, greedy = (score[f"{who}_npv_usd"] / 1e6 for who in ("agent", "random", "greedy"))
+    return f"> {random:,.0f} M$", f"{agent:,.0f} M$", f"random {random:,.0f}, greedy {greedy:,.0f}", agent > random
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Whether the shipped runs learn.")
+    parser.add_argument("run", choices=(*QUESTIONS, *RLLIB))
+    parser.add_argument("--seeds", default="1,2,3", help="separated by commas; of the rllib runs the first one")
+    parser.add_argument("--finished", nargs="*", type=Path, default=[], help="folders of trainings that have ended")
+    parser.add_argument("--to", type=Path, default=RESULTS, help="the folder of results")
+    options = parser.parse_args()
+    seeds = [int(seed) for seed in options.seeds.split(",")]
+    if options.run in RLLIB:
+        return 0 if ask_rllib(options.run, seeds[0], options.to) else 1
+    return 0 if ask(options.run, seeds, options.finished, options.to) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

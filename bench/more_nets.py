@@ -1,4 +1,4 @@
-"""Networks and algorithms of the second set of GPU runs that bench/make_truth.py records; see bench/own_nets.py.
+"""Networks and algorithms of the held-out GPU runs of `bench.vram`: what users write, in our own words.
 
 Written before any of them was predicted, and never used to find or mend a mechanism.
 """

@@ -5,11 +5,11 @@ own and played for 240 steps in three levels at least, have a PSS of at most 900
 SB3 included, and one more of them costs at most 6 MB: the slope of PSS, and of USS, over 20, 60 and 100 environments.
 
 The savings are those that the ninja's seed document expects, each switched off alone while all others are on, in 16
-environments (10 for whole interpreters); `bench.parallel_child` says what is added up. The spread is that of the
+environments (10 for whole interpreters); `measure` says what is added up. The spread is that of the
 differences between repetitions. A difference that is no larger than its spread, or than what the mere layout of a heap
 makes out of a few bytes, counts as not seen.
 
-    python -m bench.parallel [--only figures,savings,training]
+    python -m bench.parallel [--only figures,savings,training,workers]
 """
 
 from __future__ import annotations
@@ -21,20 +21,147 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
+import numpy as np
+
 from bench.results import write_section
+from legroom.machine.tree import tree_memory
+from legroom_workloads.ninja.env import NinjaEnv
+
+STEPS, HELD, NEW_LEVEL_EVERY = 240, 8, 80
+EVERYTHING: dict[str, Any] = {"entity_states": "full", "reachability": True}
+BEST: dict[str, Any] = {"entity_states": "counts", "game_state": "float16", "reachability": True}
+ANIMATED = {"render": {"render_mode": "rgb_array", "enable_animation": True}}
+
+Maker = Callable[..., gym.Env]
+
+
+class _Unbound(gym.ObservationWrapper):
+    """Hides that the environment can write into the worker's slots: its observations are copied there."""
+
+    def observation(self, observation: Any) -> Any:
+        return observation
+
+
+def unbound(**kwargs: Any) -> gym.Env:
+    """Return an environment that hands out arrays of its own."""
+    return _Unbound(NinjaEnv(**kwargs))
+
+
+def unprepared(**kwargs: Any) -> gym.Env:
+    """Return an environment of which the process that workers are forked from knows nothing but its module."""
+    return NinjaEnv(**kwargs)
+
+
+unbound.prepare_workers = NinjaEnv.prepare_workers  # type: ignore[attr-defined]
+
+# What makes an environment, its arguments, and those of LeanVecEnv; a text instead: the other vector environment.
+KINDS: dict[str, tuple[Maker, dict[str, Any], dict[str, Any] | str]] = {
+    "everything": (NinjaEnv, EVERYTHING, {}),
+    "best": (NinjaEnv, BEST, {}),
+    "shared data off": (NinjaEnv, BEST, {}),  # and LEGROOM_SHARED=off
+    "own level": (NinjaEnv, BEST | {"share": False}, {}),
+    "one buffer, copied": (unbound, BEST | {"copy": False}, {}),
+    "fresh arrays, copied": (unbound, BEST | {"copy": True}, {}),
+    "one buffer, copied twice": (unbound, BEST | {"copy": False}, {"copy_observations": True}),
+    "animated": (NinjaEnv, BEST | ANIMATED, {}),
+    "entities full": (NinjaEnv, BEST | {"entity_states": "full"}, {}),
+    "entities compact": (NinjaEnv, BEST | {"entity_states": "compact"}, {}),
+    "float32": (NinjaEnv, BEST | {"game_state": "float32"}, {}),
+    "unprepared": (unprepared, BEST, {}),
+    "fresh workers": (NinjaEnv, BEST, {"forked": False}),
+    "SubprocVecEnv": (NinjaEnv, BEST, "SubprocVecEnv"),
+}
+
+
+def measure(kind: str, count: int, levels_played: int = 0) -> dict[str, Any]:
+    """Return the bytes of the tree, and of its parts, once the environments have been played.
+
+    `per_env` is what an environment adds: what its worker has alone (the median), its part of the slots, and its part
+    of what the trainer's own memory grew by. The process that workers are forked from and shared files are not in it.
+    `in_full` is `total` with all pages of the trainer counted in full: PSS is less where others use torch meanwhile.
+
+    Args:
+        levels_played: how many levels each environment looks at afterwards.
+    """
+    from stable_baselines3.common.vec_env import SubprocVecEnv
+
+    from legroom.backends.sb3.lean_vec_env import LeanVecEnv
+    from legroom.sharing.shared import begin_sharing, shares
+
+    begin_sharing(shared=shares())
+    maker, kwargs, vector = KINDS[kind]
+    makers: list[Callable[[], gym.Env]] = [partial(maker, **kwargs, seed=seed) for seed in range(count)]
+    before = tree_memory(os.getpid()).processes[os.getpid()]
+    if isinstance(vector, str):
+        env: Any = SubprocVecEnv(makers)
+        workers = [process.pid for process in env.processes]
+    else:
+        env = LeanVecEnv(makers, **vector)
+        workers = [worker.pid for worker in env._crew.workers]
+    try:
+        episodes = play(env, count)
+        for level in range(levels_played):
+            env.env_method("reset", options={"level_seed": level})
+        tree = tree_memory(os.getpid())
+        slots = sum(map(_slots, tree.processes))
+    finally:
+        env.close()
+    me = tree.processes[os.getpid()]
+    alone = sorted(tree.processes[pid].uss for pid in workers)
+    return {
+        "total": tree.pss,
+        "total_uss": tree.uss,
+        "trainer": me.pss,
+        "in_full": tree.pss - me.pss + me.rss,
+        "template": tree.pss - me.pss - sum(tree.processes[pid].pss for pid in workers),
+        "worker": statistics.median(alone),
+        "worker_most": alone[-1],
+        # What the trainer wrote itself, and not its PSS: that depends on who else uses torch on this machine.
+        "per_env": statistics.median(alone) + (me.anon - before.anon + slots) / count,
+        "episodes": episodes,
+    }
+
+
+def _slots(pid: int) -> int:
+    """Return a process' part of the memory in which observations are handed over, in bytes."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss_Shmem:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def play(env: Any, count: int) -> int:
+    """Step all environments and return how many episodes were begun."""
+    rng, begun = np.random.default_rng(0), 0
+    kept: Any = None  # the last observation, as a trainer holds it
+    for step in range(STEPS):
+        if step % NEW_LEVEL_EVERY == 0:
+            kept = env.reset()
+            begun += count
+        if step % HELD == 0:
+            actions = rng.integers(6, size=count)
+        kept, _, dones, _ = env.step(actions)
+        begun += int(dones.sum())
+    assert kept is not None
+    return begun
+
 
 MB, KB = 1e6, 1e3
 COUNTS, REPETITIONS = (20, 60, 100), 3
 REQUIRED_TOTAL, REQUIRED_MARGINAL = 900 * MB, 6 * MB
-PARTS = ("figures", "savings", "training")
+PARTS = ("figures", "savings", "training", "workers")
 FIGURES = ["figure", "required", "measured", "verdict"]
 TRAINED = ["run", "host peak predicted", "measured", "difference"]
 SAVINGS = ["optimisation", "document, per env", "measured, per env", "for 100 envs", "remark"]
 COMMAND = "python -m bench.parallel"
+WORKERS = ["workers", "kind", "private per worker", "all workers and template", "start, of fresh ones'", "verdict"]
 TIMEOUT_S = 300
 TRAINING = ("--timesteps", "1600", "--n-steps", "16", "--set", "hyperparams.n_epochs=1", "--set", "env.workers=light")
 
@@ -66,7 +193,12 @@ ROWS: tuple[tuple[str, str, str, str, int, str], ...] = (
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="A hundred ninjas, and what each optimisation saves.")
     parser.add_argument("--only", help=f"parts, separated by commas, of {', '.join(PARTS)}")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.child:
+        task = json.loads(options.child)
+        print(json.dumps(measure_workers(**task) if "forked" in task else measure(**task)))
+        return 0
     chosen = options.only.split(",") if options.only else list(PARTS)
     failed = False
     if "figures" in chosen:
@@ -77,6 +209,10 @@ def main(arguments: Sequence[str]) -> int:
             write_section("Parallel: a hundred ninjas train", TRAINED, training(Path(folder)), COMMAND)
     if "savings" in chosen:
         write_section("Parallel: what each optimisation saves", SAVINGS, savings(), COMMAND)
+    if "workers" in chosen:
+        rows, missed = workers()
+        failed |= missed
+        write_section("Parallel: fresh and forked workers", WORKERS, rows, f"{COMMAND} --only workers")
     return 1 if failed else 0
 
 
@@ -153,11 +289,53 @@ def _child(kind: str, count: int) -> dict[str, Any]:
         {"LEGROOM_SHARED": "off"} if kind == "shared data off" else {}
     )
     print(f"{kind}: {count} envs …", flush=True)
+    return _asked(task, environment)
+
+
+def _asked(task: dict[str, Any], environment: dict[str, str] | None = None) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "bench.parallel_child", json.dumps(task)], stdout=subprocess.PIPE, text=True, check=True,
-        timeout=TIMEOUT_S, cwd=Path(__file__).parent.parent, env=environment,
+        [sys.executable, "-m", "bench.parallel", "--child", json.dumps(task)], stdout=subprocess.PIPE, text=True,
+        check=True, timeout=2 * TIMEOUT_S, cwd=Path(__file__).parent.parent,
+        env=environment or {**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def workers() -> tuple[list[list[str]], bool]:
+    """Return what n workers cost with CartPole, which has no data: each an interpreter, or forked from a template."""
+    rows, failed = [], False
+    for count in (1, 8, 32, 100):
+        kinds = {"fresh": _asked({"count": count, "forked": False})}
+        if count > 1:  # a single worker is never forked
+            kinds["forked"] = _asked({"count": count, "forked": True})
+        for kind, found in kinds.items():
+            missed = kind == "forked" and found["private"] > REQUIRED_MARGINAL
+            failed |= missed
+            rows.append([
+                str(count), kind, f"{found['private'] / MB:.1f} MB", f"{found['together'] / MB:,.0f} MB",
+                f"{found['start_s'] / kinds['fresh']['start_s']:.2f}×",
+                "" if kind == "fresh" else "MISSED" if missed else "met",
+            ])  # fmt: skip
+    return rows, failed
+
+
+def measure_workers(count: int, *, forked: bool) -> dict[str, Any]:
+    """Return the memory of `count` workers and the seconds until their first observations."""
+    from legroom.backends.sb3.lean_vec_env import LeanVecEnv
+
+    began = time.perf_counter()
+    make = partial(gym.make, "CartPole-v1")
+    env = LeanVecEnv([make] * count, forked=forked, preload=["gymnasium.envs.classic_control"])
+    env.reset()
+    start_s = time.perf_counter() - began
+    for _ in range(100):
+        env.step(np.zeros(count, int))
+    tree = tree_memory(os.getpid())
+    pids = [worker.pid for worker in env._crew.workers]
+    private = statistics.median(tree.processes[pid].uss for pid in pids)
+    together = tree.pss - tree.processes[os.getpid()].pss
+    env.close()
+    return {"private": private, "together": together, "start_s": start_s}
 
 
 def _slope(points: Sequence[tuple[int, float]]) -> float:

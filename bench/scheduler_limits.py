@@ -70,7 +70,7 @@ def random_run(number: int, seed: int) -> Run:
         "name": f"job{number}-{algo.lower()}-{kind}",
         "algo": algo,
         "env": {
-            "id": "bench.fit_envs:FrameEnv",
+            "id": "bench.envs:FrameEnv",
             "kwargs": {"observation": observation, "action": action, "noise": rng.choice((0.02, 0.2, 1.0))},
             "n_envs": envs,
             "workers": rng.choice(("dummy", "subproc")) if envs > 1 else "dummy",

@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 
 from bench.storage_data import Step
-from bench.storage_rivals import LIBRARIES, OURS, Holder, Sb3Rollout, Shape
-from bench.storage_workloads import Workload, workloads
+from bench.storage_rivals import LIBRARIES, OURS, Holder, Sb3Rollout, Shape, Workload, workloads
 
 AGAINST = "sb3"
 CHECKED_BYTES = 256 * 2**20  # observations held at once while they are compared

@@ -1,12 +1,12 @@
-"""How many trials of a sweep run at once: by predicted memory, and as Ray places them when only CPUs are requested.
+"""How many trials of a sweep run at once, packed by predicted memory.
 
     python -m bench.sweep_packing [--trials N] [large] [small]
 
 `large`: a trial is a DQN that fills a plain replay buffer of pixels and goes on until it has been over it several
 times, about 1.2 GiB with the Ray worker that supervises it. The node declares 5 GiB and has cores for eight.
 `legroom sweep` may never run more than four at once, and the PSS of all trials and their workers together may never
-exceed what the node declares; the same trials as Ray tasks with one of eight CPUs each exceed it. PSS is sampled twice
-a second over all processes of the sweep but Ray's own services and the command itself, which have a column of their
+exceed what the node declares. PSS is sampled twice a second over all processes of the sweep but Ray's own services and
+the command itself, which have a column of their
 own.
 
 `small`: what a trial requests beside what it takes, where libraries and the Ray worker are most of it: six PPO runs of
@@ -26,26 +26,21 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-import ray
-
 from bench.results import write_section
-from legroom.cluster.session import ray_session
 from legroom.machine.tree import tree_memory
-from legroom.sweeping.ray_sweep import run_trial
-from legroom.sweeping.sweep_folder import PLAN, SweepFolder
+from legroom.sweeping.sweep_folder import SweepFolder
 
 COMMAND = "python -m bench.sweep_packing"
 GIB, MIB = 1 << 30, 1 << 20
-DECLARED, CPUS, MOST = 5 * GIB, 8, 4
+DECLARED, MOST = 5 * GIB, 4
 EVERY_S = 0.5
 SEEN = 0.8  # of what was predicted
 SERVICES = ("gcs_server", "raylet/raylet", "monitor.py", "dashboard.py", "Agent", "watchdog.py", "resource_tracker")
 TRAINING = "legroom.training.child"  # in the command line of every training child
-NO_LIMIT = 1 << 60
 RUN = """
 algo: DQN
 name: pixels
-env: {id: "bench.sweep_packing_env:Frames", n_envs: 1}
+env: {id: "bench.envs:Frames", n_envs: 1}
 policy: {name: MlpPolicy, kwargs: {net_arch: [16]}}
 hyperparams: {buffer_size: 13000, learning_starts: 1000000, optimize_memory_usage: false}
 memory: {replay: plain}
@@ -87,7 +82,7 @@ device: cpu
     "PPO, 84 × 84 × 4": ("""
 algo: PPO
 name: frames
-env: {id: "bench.sweep_packing_env:Frames", n_envs: 2}
+env: {id: "bench.envs:Frames", n_envs: 2}
 policy: {name: CnnPolicy}
 hyperparams: {n_steps: 128, batch_size: 64, n_epochs: 1}
 total_timesteps: 1024
@@ -140,11 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", help="large, small; both by default")
     parser.add_argument("--trials", type=int, default=8)
-    parser.add_argument("--by-cpu", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.by_cpu:
-        _place_by_cpu(given.by_cpu)
-        return
     if "small" in given.parts or not given.parts:
         small()
     if given.parts and "large" not in given.parts:
@@ -162,17 +153,11 @@ def main() -> None:
         # A training that finished has filled its buffer, so a lower peak was not seen, and proves nothing.
         seen_all = all(trial["peak"] >= SEEN * trial["predicted"] for trial in result["trials"])
         requested = result["trials"][0]["requested"]
-        plain = Path(folder, "by-cpu")
-        plain.mkdir()
-        (plain / PLAN).write_bytes((out / PLAN).read_bytes())
-        placed = _watch([sys.executable, "-m", "bench.sweep_packing", "--by-cpu", str(plain)], Path(folder, "cpu.json"))
-        done = json.loads(Path(folder, "cpu.json").read_text())
     print(
         f"requested {requested / GIB:.2f} GiB; peaks of trainings {min(peaks) / GIB:.2f} to {max(peaks) / GIB:.2f} GiB"
     )
     rows = [
-        _row("legroom sweep: by predicted memory", packed, finished, given.trials, required=True, seen_all=seen_all),
-        _row("Ray tasks: by CPU (8 declared, 1 each)", placed, done, given.trials, required=False, seen_all=True),
+        _row("legroom sweep: by predicted memory", packed, finished, given.trials, seen_all=seen_all),
     ]
     columns = [
         "placement",
@@ -188,12 +173,10 @@ def main() -> None:
     write_section("Sweep: trials packed by memory", [*columns, "verdict"], rows, COMMAND)
 
 
-def _row(name: str, seen: Seen, finished: int, trials: int, *, required: bool, seen_all: bool) -> list[str]:
+def _row(name: str, seen: Seen, finished: int, trials: int, *, seen_all: bool) -> list[str]:
     within = seen.trials <= DECLARED
-    verdict = "exceeds it" if not within else "within it"
-    if required:
-        good = within and seen.at_once <= MOST and finished == trials and seen_all
-        verdict = f"{'good' if good else 'MISSED'}: at most {MOST} at once, never over"
+    good = within and seen.at_once <= MOST and finished == trials and seen_all
+    verdict = f"{'good' if good else 'MISSED'}: at most {MOST} at once, never over"
     sizes = [f"{nbytes / GIB:.2f} GiB" for nbytes in (seen.trials, DECLARED)]
     small = [f"{nbytes / MIB:.0f} MiB" for nbytes in (seen.worker, seen.services)]
     return [
@@ -239,21 +222,6 @@ def _sample(pid: int, seen: Seen, now: float) -> None:
     seen.at_once, seen.trials = max(seen.at_once, trainings), max(seen.trials, trials)
     seen.services, seen.worker = max(seen.services, services), max(seen.worker, *workers, 0)
     seen.series.append((round(now, 1), trainings, trials))
-
-
-def _place_by_cpu(folder: Path) -> None:
-    """Run the trials as anybody would run tasks on Ray: one CPU each, and not a word about memory."""
-    sweep = SweepFolder(folder)
-    trials = sweep.trials()
-    with ray_session(
-        "local", num_cpus=CPUS, memory_nbytes=DECLARED, object_store_nbytes=80 * MIB, memory_monitor=False
-    ):
-
-        @ray.remote(num_cpus=1)
-        def trial(number: int) -> str:
-            return str(run_trial(sweep, trials[number], requested=NO_LIMIT, runs=1)["status"])
-
-        print(sum(status == "finished" for status in ray.get([trial.remote(each.number) for each in trials])))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ _TINY = {
     "features_extractor": "legroom_workloads.mine:Cnn3d",
     "features_extractor_kwargs": {"size": "tiny"},
 }
-_PIXELS = {"id": "bench.pixel_env:Sprites", "frame_stack": 4}
+_PIXELS = {"id": "bench.envs:Sprites", "frame_stack": 4}
 _REPLAY = {"buffer_size": 20_000, "learning_starts": 1000}
 # by name: the ratio that is required, steps of a turn, and the run
 CASES: dict[str, tuple[float, int, dict[str, Any]]] = {
@@ -54,7 +54,7 @@ CASES: dict[str, tuple[float, int, dict[str, Any]]] = {
         "algo": "SAC", "env": {"id": "Pendulum-v1"}, "policy": {"name": "MlpPolicy"}, "hyperparams": {**_REPLAY},
     }),
     "vectors: 376 numbers, SAC, batch 256": (1.02, 200, {
-        "algo": "SAC", "env": {"id": "bench.pixel_env:Numbers"}, "policy": {"name": "MlpPolicy"},
+        "algo": "SAC", "env": {"id": "bench.envs:Numbers"}, "policy": {"name": "MlpPolicy"},
         "hyperparams": {**_REPLAY},
     }),
     "vectors: Acrobot, DQN, batch 128 every 4 steps": (1.02, 4000, {

@@ -7,8 +7,8 @@ recorded: the temporaries they add are small and gone before the peak. That devi
 TORCH_CUDNN_V8_API_DISABLED=1, without which bfloat16 would be convolved by cuDNN; the same is predicted here. Rows in
 which that matters are predicted once more without the variable: then the printed band has to hold the row.
 
-The rows of our own (bench/make_truth.py) are in two halves, and there is a second set (bench/more_rows.py). What is set
-aside is run only when it is asked for, so that nobody tunes to it, and is reported apart.
+The held-out rows (networks of bench/more_nets.py) are run only when it is asked for, so that nobody tunes to them, and
+are reported apart.
 
     python -m bench.vram [FILE... | --held-out]
 """
@@ -30,9 +30,9 @@ from legroom.predicting.predict import add_up, gather_all
 from legroom.units import MIB
 
 HERE = Path(__file__).parent
-NAMES = ("vram_sb3.json", "vram_truth.json", "vram_more.json", "vram_own.json")
+NAMES = ("vram_sb3.json", "vram_truth.json", "vram_more.json")
 FILES = tuple(HERE / "data" / name for name in NAMES)
-HELD_OUT = tuple(HERE / "data" / name for name in ("vram_own_heldout.json", "vram_own2_heldout.json"))
+HELD_OUT = (HERE / "data" / "vram_own2_heldout.json",)
 V8_OFF = "TORCH_CUDNN_V8_API_DISABLED"
 REQUIRED_EXACT = 0.8
 NO_MACHINE = Machine(ram=0, limit=None, available=0, swap=0, shm=0)

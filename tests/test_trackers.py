@@ -51,6 +51,7 @@ def mlflow(tmp_path, monkeypatch):
     return mlflow
 
 
+@pytest.mark.extras
 def test_mlflow_has_them_in_its_local_store(mlflow):
     Trackers().log(FIGURES, 1)  # no run: nothing is started
     assert mlflow.active_run() is None
@@ -60,6 +61,7 @@ def test_mlflow_has_them_in_its_local_store(mlflow):
     assert [(metric.value, metric.step) for metric in history] == [(400.5, 2048)]
 
 
+@pytest.mark.extras
 def test_wandb_has_them_offline(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -72,6 +74,7 @@ def test_wandb_has_them_offline(tmp_path, monkeypatch):
     assert {name: kept[name] for name in (*FIGURES, "memory/timesteps")} == {**FIGURES, "memory/timesteps": 4096}
 
 
+@pytest.mark.extras
 def test_a_training_with_the_callback_logs_what_it_measured(mlflow):
     sb3 = pytest.importorskip("stable_baselines3")
     import legroom

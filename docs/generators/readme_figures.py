@@ -64,12 +64,6 @@ def _host(section: Section) -> str:
     return f"median error {_percent(median)}, worst {_percent(worst)}; {inside} of {of} inside their band"
 
 
-def _arguments(section: Section) -> str:
-    fit, of = _last(section, r"^(\d+) of (\d+) \(all\)")
-    next_one = _last(section, r"^(\d+) of \d+ \(≥")[0]
-    return f"{fit} of {of} fit; the next value ran out in {next_one}"
-
-
 def _fitted(section: Section) -> str:
     ends = [end for (end,) in section.cells("end")]
     return f"{sum('well' in end for end in ends)} of {len(ends)} ended well"
@@ -120,7 +114,6 @@ FIGURES: tuple[tuple[str, str, Figure], ...] = (
     ("GPU memory of SB3 runs, held out", "GPU memory: vram_own2_heldout.json", _gpu),
     ("GPU memory of public programs as they are, held out", "Programs as they are, held out, fifth set", _programs),
     ("Host memory of generated runs, held out", "Host memory of generated runs, held out", _host),
-    ("Largest argument that fits (`fit --param`)", "Arguments that fit, held-out", _arguments),
     ("Fitted runs, trained under a limit of that size", "Fitted runs under a limit equal to the budget", _fitted),
     ("Host peak of the mine (`mine:full`)", "mine:full in the machine we have (full)", _mine),
     ("Replay of 100,000 Pong observations", "Lossless storage: side by side", _pong),

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench.ui_server import serving
+from tests.serving.ui_server import serving
 
 EXAMPLE = Path(__file__).parents[2] / "examples/own_backend"
 RUN = """

@@ -90,4 +90,4 @@ def test_help_takes_little_processor_time(name: str) -> None:
         subprocess.run([sys.executable, "-m", "legroom.cli.main", name, "--help"], check=True, capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(took) <= 0.35  # 0.2 on a quiet machine: bench/first_output.py
+    assert min(took) <= 0.35  # 0.2 on a quiet machine: `python -m bench.speed output`

@@ -187,6 +187,7 @@ class Asks(HTMLParser):
                 self.links.append(value)
 
 
+@pytest.mark.extras
 @pytest.mark.skipif(find_spec("sphinx") is None, reason="make docs installs Sphinx; make test-docs tests it")
 def test_built_pages_fetch_nothing_from_other_hosts(tmp_path: Path) -> None:
     built = tmp_path / "html"

@@ -88,8 +88,8 @@ def test_no_turned_knob_could_stay_where_it_was(seed: int) -> None:
 
 
 def test_a_network_without_published_layers_is_not_fitted_by_arithmetic() -> None:
-    own = read("fire:learn", overrides=[("policy.features_extractor", "bench.own_nets:Unpublished")])
-    with pytest.raises(Unknown, match=r"the layers of .*Unpublished"):
+    own = read("fire:learn", overrides=[("policy.features_extractor", "bench.more_nets:Excited")])
+    with pytest.raises(Unknown, match=r"the layers of .*Excited"):
         planned(own, Budget(3 * GIB, None))
 
 

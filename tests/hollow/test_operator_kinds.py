@@ -1,6 +1,6 @@
 """Models of many kinds dispatch on hollow tensors what they dispatch on a card, and take as much.
 
-`bench/data/operator_kinds.json` was recorded with torch 2.14.1 (CUDA 13) on a device that runs no kernels. If one of
+`operator_kinds.json` was recorded with torch 2.14.1 (CUDA 13) on a device that runs no kernels. If one of
 these fails, predictions of programs with such a model are off.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from bench import operator_kinds
+from tests.hollow import operator_kinds
 
 from legroom.hollow.scratch_uncertainty import KNOWN, doubt_of
 

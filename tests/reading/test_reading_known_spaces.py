@@ -12,10 +12,8 @@ CONSTRUCTIBLE = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("env_id", CONSTRUCTIBLE)
+@pytest.mark.parametrize("env_id", [env_id for env_id in CONSTRUCTIBLE if env_id in gymnasium.registry])
 def test_table_agrees_with_gymnasium(env_id: str) -> None:
-    if env_id not in gymnasium.registry:
-        pytest.skip(f"this gymnasium has no {env_id}")
     env = gymnasium.make(env_id)
     known = find_spaces(env_id)
     assert known is not None

@@ -5,7 +5,7 @@ import json
 import time
 from urllib.parse import quote
 
-from bench.ui_server import serving
+from tests.serving.ui_server import serving
 
 from legroom.machine.live_log import LIVE, LiveLog, read_live
 from legroom.machine.tree import process_memory

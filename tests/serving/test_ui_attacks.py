@@ -16,8 +16,8 @@ from hashlib import sha256
 
 import psutil
 import pytest
-from bench.ui_requests import GOOD
-from bench.ui_server import LEGROOM, serving, start
+from tests.serving.ui_requests import GOOD
+from tests.serving.ui_server import LEGROOM, serving, start
 
 from legroom.errors import BadInput
 from legroom.serving import server as server_module

@@ -8,8 +8,8 @@ import sys
 from contextlib import suppress
 
 import pytest
-from bench.ui_requests import GOOD, malformed
-from bench.ui_server import LEGROOM, Server, serving, start
+from tests.serving.ui_requests import GOOD, malformed
+from tests.serving.ui_server import LEGROOM, Server, serving, start
 
 from legroom.installing import install_command
 from legroom.serving.guard import RequestGuard, ServerSettings

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from bench.lean_reads import run
 from gymnasium import spaces
 from stable_baselines3.common.buffers import ReplayBuffer
+from tests.storing.lean_reads import run
 
 import legroom
 from legroom.storing.small_arrays import Masks

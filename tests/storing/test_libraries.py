@@ -1,6 +1,6 @@
 """Lean storage behind the buffers of torchrl and Tianshou: what comes back is what their own storages give back.
 
-Both packages are optional: without one of them, its tests are skipped.
+Both packages are optional; `make test-extras` installs them.
 """
 
 import doctest
@@ -8,6 +8,8 @@ import doctest
 import numpy as np
 import pytest
 import torch
+
+pytestmark = pytest.mark.extras
 
 
 def frames(count: int, seed: int = 0) -> np.ndarray:

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from bench.kills_env import Drift
+from bench.envs import Drift
 
 
 def sleep():

@@ -27,7 +27,7 @@ GREEDY = '''
 from contextlib import suppress
 from pathlib import Path
 
-from bench.kills_env import Drift
+from bench.envs import Drift
 
 
 class Greedy(Drift):
@@ -93,7 +93,7 @@ seed: 7
 class Training:
     """One `legroom train` in the background."""
 
-    def __init__(self, folder: Path, env: str = "bench.kills_env:Drift", *options: object, text: str = RUN) -> None:
+    def __init__(self, folder: Path, env: str = "bench.envs:Drift", *options: object, text: str = RUN) -> None:
         self.out = folder / "out"
         run = folder / "run.yaml"
         run.write_text(text % env)

@@ -29,7 +29,7 @@ import os
 import time
 from pathlib import Path
 
-from bench.kills_env import Drift
+from bench.envs import Drift
 
 
 class Gated(Drift):
@@ -48,7 +48,7 @@ class Gated(Drift):
         return super().step(action)
 '''
 CRASHING = '''
-from bench.kills_env import Drift
+from bench.envs import Drift
 
 
 class Crashing(Drift):
@@ -193,7 +193,7 @@ class Own(BaseFeaturesExtractor):
 
 def test_the_commands_that_it_ends_with_run_as_printed(tmp_path):
     (tmp_path / "own.py").write_text(OWN_NETWORK)
-    own = 'env: {id: "bench.kills_env:Drift"}\npolicy: {kwargs: {net_arch: [8]}, features_extractor: "own:Own"}\n'
+    own = 'env: {id: "bench.envs:Drift"}\npolicy: {kwargs: {net_arch: [8]}, features_extractor: "own:Own"}\n'
     (tmp_path / "run.yaml").write_text(f"algo: PPO\n{own}hyperparams: {{n_steps: 32, batch_size: 16}}\n")
     given = ("train", "run.yaml", "--timesteps", 64, "--set", "hyperparams.n_steps=16", "--ram", "8GiB", "--out", "out")
     done = legroom(*given, cwd=tmp_path)
@@ -251,7 +251,7 @@ def test_an_environment_that_raises_says_where_and_how_to_go_on(tmp_path):
 )
 def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, arguments, words):
     run = tmp_path / "run.yaml"
-    run.write_text(RUN.format(env="bench.kills_env:Drift", workers="dummy"))
+    run.write_text(RUN.format(env="bench.envs:Drift", workers="dummy"))
     done = in_process.legroom("train", run, "--plain", *arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert words in done.stderr.strip().splitlines()[-1] and "Traceback" not in done.stderr
@@ -261,6 +261,6 @@ def test_bad_input_is_one_line_and_leaves_nothing(tmp_path, arguments, words):
 @pytest.mark.slow  # the same is asked of a backend that imports nothing, in backends/test_own_backend.py
 def test_a_run_that_does_not_fit_exits_1_with_the_command(tmp_path):
     run = tmp_path / "run.yaml"
-    run.write_text(RUN.format(env="bench.kills_env:Drift", workers="dummy"))
+    run.write_text(RUN.format(env="bench.envs:Drift", workers="dummy"))
     done = legroom("train", run, "--out", tmp_path / "out", "--ram", "200MB")
     assert done.returncode == 1 and "needs" in done.stderr and not (tmp_path / "out").exists()

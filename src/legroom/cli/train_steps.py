@@ -121,7 +121,10 @@ class Terminal:
         while sys.stdin.isatty() and sys.stderr.isatty() and not self._quiet:
             sys.stderr.write(f"{question} [Y/n]: ")
             sys.stderr.flush()
-            if (answer := sys.stdin.readline().strip().lower()) in ("", "y", "yes", "n", "no"):
+            line = sys.stdin.readline()
+            if not line:  # Ctrl-D
+                raise KeyboardInterrupt
+            if (answer := line.strip().lower()) in ("", "y", "yes", "n", "no"):
                 return answer[:1] != "n"
         return False
 

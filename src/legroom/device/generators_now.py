@@ -1,7 +1,7 @@
 """The states of NumPy's and Python's global generators in two microseconds instead of a hundred.
 
 An update that may have to be done again notes them before every minibatch, and their own ways to tell them make 624
-Python integers each: a tenth of an update of a small network (2026-11, NumPy 2.4, Python 3.11; `bench.attach`). Both
+Python integers each: a tenth of an update of a small network (2026-11, NumPy 2.4; `bench.attach` of eca25f63). Both
 are Mersenne twisters whose state is one piece of memory, which is copied. Where that memory is, is looked at once and
 compared with what the generators say themselves; where it differs, they are asked each time.
 

@@ -1,7 +1,7 @@
 """Operators whose memory on a card is not known for certain, and by how much it may differ.
 
 An operator is known if its requests were compared with those of a CUDA build (`known_operators.txt`, written by
-`python -m bench.operator_kinds known`). Another one may take scratch as large as all that goes in and comes out.
+`python -m tests.hollow.operator_kinds known`). Another one may take scratch as large as all that goes in and comes out.
 Convolutions in bfloat16 are cuDNN's or PyTorch's own, which unroll windows and copy operands, by card, release and
 setting (TORCH_CUDNN_V8_API_DISABLED).
 """

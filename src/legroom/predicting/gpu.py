@@ -35,7 +35,7 @@ RNN_RESERVE = 4
 # bench/vram.py, nine in ten between 12% and 65% (2026-11).
 ESTIMATED_FRAGMENTATION, ESTIMATED_FRAGMENTATION_ERROR = 0.3, 0.35
 # The same with expandable segments: median 27%, nine in ten between 11% and 61%; 24% of what takes over 100 MB, where
-# the pages of 20 MiB matter less (`python -m bench.knobs segments`, 2026-11).
+# the pages of 20 MiB matter less (`bench.knobs segments` of eca25f63, 2026-11).
 EXPANDABLE_FRAGMENTATION, EXPANDABLE_FRAGMENTATION_ERROR = 0.25, 0.33
 
 _WHY = {

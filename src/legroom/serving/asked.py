@@ -40,7 +40,6 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _BRACKETS = re.compile(r"[\[\]{}]")
 _LONG_NUMBER = re.compile(rf"\d{{{LONGEST_NUMBER + 1}}}")
 CONFIGS = (".yaml", ".yml", ".json")
-PASTED = {"python": "train.py", "config": "run.yaml"}
 REHEARSE = "any PyTorch program: legroom predict -- python train.py"
 ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
     "Classic control": ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"),
@@ -202,14 +201,13 @@ def recognise(text: str, name: str = "") -> Recognised:
     text = decode(text.encode("utf-8", "replace"), name or "the text")
     suffix = name.lower()[name.rfind(".") :] if "." in name else ""
     if suffix == ".py" or (suffix not in CONFIGS and _is_script(text)):
-        return Recognised(runs=_script(text, name or PASTED["python"]))
-    if suffix in CONFIGS:
-        return Recognised(runs=_config(text, name))
-    explained = explain(text)
-    if explained.recognised:
-        return Recognised(explanation=explained)
-    if _is_mapping(text):
-        return Recognised(runs=_config(text, PASTED["config"]))
+        return Recognised(runs=_script(text, name or "train.py"))
+    if suffix not in CONFIGS:
+        explained = explain(text)
+        if explained.recognised:
+            return Recognised(explanation=explained)
+    if suffix in CONFIGS or _is_mapping(text):
+        return Recognised(runs=tuple((run, []) for run in read_given(text, name if suffix in CONFIGS else "run.yaml")))
     raise BadInput(
         "no script, run file or out-of-memory error recognised",
         hint="paste the whole file, or the whole error with its traceback",
@@ -223,10 +221,6 @@ def _is_script(text: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return any(isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef) for node in tree.body)
-
-
-def _config(text: str, name: str) -> tuple[tuple[Run, list[str]], ...]:
-    return tuple((run, []) for run in read_given(text, name))
 
 
 def _script(text: str, name: str) -> tuple[tuple[Run, list[str]], ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from dataclasses import fields
 from functools import lru_cache
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from legroom.backends.base import Backend, algorithm_of, backend_of, knob_named
 from legroom.model.facts import Algorithm
@@ -153,11 +153,7 @@ def _hints() -> dict[str, Any]:
 
 
 def _literals(hint: Any) -> list[str]:
-    return [value for part in (hint, *get_args(hint)) if _is_literal(part) for value in get_args(part)]
-
-
-def _is_literal(hint: Any) -> bool:
-    return getattr(hint, "__origin__", None) is Literal
+    return [value for part in (hint, *get_args(hint)) if get_origin(part) is Literal for value in get_args(part)]
 
 
 def _choices(cls: Any, name: str) -> list[str]:

@@ -314,7 +314,7 @@ class EpisodeStatistics(gym.Wrapper[Any, Any, Any, Any]):
 
     def offers_state(self) -> bool:
         """Return whether `get_state` can capture everything below this wrapper."""
-        return not self.why_no_state()
+        return not obstacle(self)
 
     def why_no_state(self) -> str:
         """Return which part of the chain offers no state, an empty text where all do."""

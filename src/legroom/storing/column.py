@@ -19,7 +19,7 @@ from legroom.storing.stored_array import StoredArray, owned
 
 # Numbers of several bytes repeat as whole numbers, in maps for example, so a page has as many of them as of bytes: more
 # to repeat, and fewer pages to write anew. 100,000 transitions of the wildfire: 472 MB of records in pages of 4 KiB,
-# 293 in pages of 16 KiB, and read as fast (2026-11-16, `bench.fire_replay`).
+# 293 in pages of 16 KiB, and read as fast (2026-11-16, `bench.fire_replay` of eca25f63).
 NUMBERS_PER_PAGE, LARGEST_PAGE = 4096, 32768
 
 

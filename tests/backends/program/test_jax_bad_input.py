@@ -95,6 +95,7 @@ def test_a_function_that_nobody_can_compile_leaves_the_verdict_open(
     assert prediction.fits is None and prediction.exit_code == 1
 
 
+@pytest.mark.extras
 @pytest.mark.skipif(bool(plugin_missing()), reason=f"the extra xla-gpu: {plugin_missing()}")
 def test_the_message_of_a_compiler_that_ends_itself_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = 'jax.ffi.ffi_call("__cublas$gemm", jax.ShapeDtypeStruct(w.shape, w.dtype))'  # a name that is XLA's own

@@ -177,6 +177,7 @@ def test_lines_of_libraries_are_named_where_the_program_only_calls_one() -> None
     assert place_text(library, 155) == "brax/ppo.py:155 (library)"
 
 
+@pytest.mark.extras
 @pytest.mark.skipif(bool(plugin_missing()), reason=f"the extra xla-gpu: {plugin_missing()}")
 def test_the_lines_of_a_program_hold_what_its_arrays_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -230,6 +231,7 @@ update(jnp.ones(524_288))
 """
 
 
+@pytest.mark.extras
 @pytest.mark.skipif(bool(plugin_missing()), reason=f"the extra xla-gpu: {plugin_missing()}")
 def test_what_a_scan_stacks_is_held_by_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

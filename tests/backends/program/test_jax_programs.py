@@ -263,6 +263,7 @@ def test_each_compiled_function_is_listed_with_what_it_needs(monkeypatch: pytest
     assert note.endswith("update 3.0 GiB (train.py:30), evaluate 2.0 GiB (train.py:40)")
 
 
+@pytest.mark.extras
 @pytest.mark.skipif(bool(plugin_missing()), reason=f"the extra xla-gpu: {plugin_missing()}")
 def test_xla_plans_a_program_for_a_gpu_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jax = pytest.importorskip("jax")

@@ -19,10 +19,8 @@ from legroom.predicting.predict import gather
 
 MB = 1_000_000
 GIB = 1 << 30
-FIGURES = RayFigures(
-    head=130 * MB, node=110 * MB, log_monitor=44 * MB, driver=390 * MB, runner=380 * MB,
-    files=300 * MB, errors={}, known=Known.DEFAULT,
-)  # fmt: skip
+BY_ROLE = {"head": 130, "node": 110, "log_monitor": 44, "driver": 390, "runner": 380, "files": 300}
+FIGURES = RayFigures({role: figure * MB for role, figure in BY_ROLE.items()}, Known.DEFAULT, 0.0)
 MACHINE = Machine(ram=64 * GIB, limit=None, available=64 * GIB, swap=0, shm=32 * GIB)
 BASE = BaseFigures(1, 1, 1, {}, Known.DEFAULT)
 PIXELS = {

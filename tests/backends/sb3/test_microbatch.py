@@ -71,7 +71,7 @@ def test_ppo_learns_what_sb3_learns(micro_batch, buffer):
 @pytest.mark.parametrize("buffer", [{}, {"rollout_buffer_class": legroom.LeanRolloutBuffer}], ids=["plain", "lean"])
 def test_ppo_on_images_and_dicts(observation, buffer):
     # In double precision and to its last digits: in single, whether a unit of the CNN ends on the other side of zero is
-    # a matter of chance and of the processor; bench.microbatch shows what comes of it.
+    # a matter of chance and of the processor.
     sb3, ours = pair(PPO, 3, lambda: envs(observation), 32, double=True, **PPO_KW, **buffer)
     assert 0 < difference(sb3, ours) <= 1e-13
 

@@ -12,8 +12,9 @@ ROOT = Path(__file__).parents[3]
 RUN = """
 legroom: 1
 algo: %(algo)s
-env: {id: "bench.kills_env:Drift", n_envs: 2, workers: dummy}
-policy: {kwargs: {features_extractor_class: "bench.retreat_nets:Failing", features_extractor_kwargs: %(failing)s}}
+env: {id: "bench.envs:Drift", n_envs: 2, workers: dummy}
+policy:
+  kwargs: {features_extractor_class: "tests.backends.sb3.retreat_nets:Failing", features_extractor_kwargs: %(failing)s}
 hyperparams: %(hyperparams)s
 memory: %(memory)s
 total_timesteps: 192
@@ -53,7 +54,7 @@ def test_a_training_goes_on_and_its_outcome_says_how_to_repeat_it(tmp_path):
 
 @pytest.mark.slow
 def test_real_failures_on_the_host():
-    limited = python("-m", "bench.retreat_child", '{"over": 150000000, "micro_batch": null}')
+    limited = python("-m", "tests.backends.sb3.retreat_child", '{"over": 150000000, "micro_batch": null}')
     assert limited.returncode == 0, limited.stderr
     found = json.loads(limited.stdout)
     # where exactly it begins to fit depends on what malloc has kept by then
@@ -63,6 +64,6 @@ def test_real_failures_on_the_host():
     assert 8 <= found["micro_batch"][-1][1] <= 128
     assert all("DefaultCPUAllocator" in each[3] for each in found["retreats"])
     task = {"over": None, "micro_batch": found["micro_batch"]}
-    unlimited = json.loads(python("-m", "bench.retreat_child", json.dumps(task)).stdout)
+    unlimited = json.loads(python("-m", "tests.backends.sb3.retreat_child", json.dumps(task)).stdout)
     assert unlimited["retreats"] == []
     assert unlimited["sha256"] == found["sha256"]

@@ -36,7 +36,7 @@ FLOAT32, FLOAT64 = 4, 8
 COLLECTED = (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT)
 UPDATED = (Phase.UPDATE, Phase.CHECKPOINT)
 
-# Measured 2026-11-16, ray 2.60.0, numpy 2.4.6. Those of one step by `python -m bench.ray_data` (a runner and a replay
+# Measured 2026-11-16, ray 2.60.0, numpy 2.4.6. Those of one step by `bench.ray_data` of eca25f63 (a runner and a replay
 # buffer, each in a process of its own); the others with samples of 14 MB on two nodes, `bench.ray_measure` of PPO on
 # 12 `bench.ray_envs:Flat` of 28 kB with 128 steps each: a process of its own has no object store to copy out of.
 STEP_OBJECTS = 100  # around one step of a sample: a runner turns an episode into arrays as soon as it ends
@@ -119,8 +119,8 @@ def _outputs(run: Run) -> int:
 
 
 def _base(name: str, figures: RayFigures, figure: str, why: str, place: Place = Place.HOST) -> Item:
-    error = figures.errors.get(figure, 0)
-    return Item(name, getattr(figures, figure), place, why, known=figures.known, error=error)
+    nbytes = figures.nbytes[figure]
+    return Item(name, nbytes, place, why, known=figures.known, error=int(figures.error * nbytes))
 
 
 def _ray_items(figures: RayFigures) -> Iterator[Item]:

@@ -10,7 +10,7 @@ Of each kind of process its anonymous memory is counted, and the pages of mapped
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from legroom.machine.cache import cache_folder, digest, read_figures, write_json
@@ -26,38 +26,24 @@ TIMEOUT_S = 120.0
 # Measured 2026-11-16, Linux x86-64, Python 3.11, ray 2.60.0, torch 2.13.0+cpu, SB3 2.9.2, gymnasium 1.2.2, by
 # `ray_figures(measure=True)`, without the dashboard's pages (include_dashboard=False).
 SHIPPED = {
-    "head": 130_300_000, "node": 109_600_000, "log_monitor": 44_500_000, "driver": 387_000_000, "runner": 381_900_000,
-    "files": 306_800_000,
-}  # fmt: skip
+    "head": 130_300_000,  # what only the head runs: global control store, autoscaler's monitor, dashboard
+    "node": 109_600_000,  # raylet, dashboard agent, runtime environment agent
+    "log_monitor": 44_500_000,
+    "driver": 387_000_000,  # the training process after a first tiny update, its learner in it
+    "runner": 381_900_000,  # an env runner that has sampled a little
+    "files": 306_800_000,  # mapped libraries of all of them
+}
 CUDA_BUILD_MORE = {"driver": 250_000_000, "runner": 130_000_000, "files": 300_000_000}  # torch 2.14.1 with CUDA 13
 MEASURED_ERROR, DEFAULT_ERROR = 0.03, 0.10
 
 
 @dataclass(frozen=True)
 class RayFigures:
-    """Bytes by role, measured on this machine or shipped.
+    """Bytes by role, as in `SHIPPED`, measured on this machine or shipped; and their error, as a share."""
 
-    Anonymous memory of each kind of process; the pages of mapped libraries are counted once, whoever maps them.
-
-    Args:
-        head: what only the head runs: global control store, autoscaler's monitor, dashboard.
-        node: what every node runs: raylet, dashboard agent, runtime environment agent.
-        log_monitor: one more on every node.
-        driver: the training process after a first tiny update, its learner in it.
-        runner: an env runner that has sampled a little.
-        files: mapped libraries of all of them.
-        errors: ± bytes for each of those names.
-    """
-
-    head: int
-    node: int
-    log_monitor: int
-    driver: int
-    runner: int
-    files: int
-    errors: Mapping[str, int]
+    nbytes: Mapping[str, int]
     known: Known
-    versions: Mapping[str, str] = field(default_factory=dict)
+    error: float
 
 
 def ray_figures(*, measure: bool = False, device: str = "cpu") -> RayFigures:
@@ -71,17 +57,17 @@ def ray_figures(*, measure: bool = False, device: str = "cpu") -> RayFigures:
     path = cache_folder() / f"ray-{digest(sorted(versions.items()), Path(__file__).read_bytes())}.json"
     figures = read_figures(path, SHIPPED)
     if len(figures) < len(SHIPPED) and measure and "ray" in versions and "stable-baselines3" in versions:
-        hidden = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-        figures = ask_child(__name__, {}, kind="base", timeout_s=TIMEOUT_S, environment=hidden).data or {}
+        # the GPU's context is an item of its own; no process imports anything from the working directory
+        variables = {"CUDA_VISIBLE_DEVICES": "", "PYTHONSAFEPATH": "1"}
+        variables["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "1")
+        figures = ask_child(__name__, {}, kind="base", timeout_s=TIMEOUT_S, environment=variables).data or {}
         if set(figures) == set(SHIPPED):
             write_json(path, {"figures": figures, "versions": versions})
-    known, share = Known.MEASURED, MEASURED_ERROR
-    if len(figures) < len(SHIPPED) or (device == "cuda" and cpu_build):
-        more = CUDA_BUILD_MORE if device == "cuda" or not cpu_build else {}
-        figures = {name: nbytes + more.get(name, 0) for name, nbytes in SHIPPED.items()}
-        known, share = Known.DEFAULT, DEFAULT_ERROR
-    errors = {name: int(share * nbytes) for name, nbytes in figures.items()}
-    return RayFigures(**figures, errors=errors, known=known, versions=versions)
+    if len(figures) == len(SHIPPED) and not (device == "cuda" and cpu_build):
+        return RayFigures(figures, Known.MEASURED, MEASURED_ERROR)
+    more = CUDA_BUILD_MORE if device == "cuda" or not cpu_build else {}
+    shipped = {name: nbytes + more.get(name, 0) for name, nbytes in SHIPPED.items()}
+    return RayFigures(shipped, Known.DEFAULT, DEFAULT_ERROR)
 
 
 STORE_NBYTES = 80_000_000

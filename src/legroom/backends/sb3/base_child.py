@@ -42,12 +42,11 @@ class TinyEnv(gymnasium.Env[Any, Any]):
 
 
 def rollup(pid: int | str = "self") -> Any:
-    """Return anonymous, proportionally shared anonymous and unique bytes of a process."""
-    fields = {}
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]:
-        name, _, rest = line.partition(":")
-        fields[name] = int(rest.split()[0]) * 1024
+    """Return resident, anonymous, proportionally shared anonymous and unique bytes of a process."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    fields = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines[1:]}
     return {
+        "rss": fields["Rss"],
         "anon": fields["Anonymous"],
         "pss_anon": fields.get("Pss_Anon", fields["Anonymous"]),
         "unique": fields["Private_Clean"] + fields["Private_Dirty"],
@@ -59,9 +58,8 @@ def resident() -> Any:
 
     Such pages are counted in full, though other processes that have torch loaded may share them.
     """
-    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
-    found = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines[1:]}
-    return found["Rss"], found["Rss"] - found["Anonymous"]
+    held = rollup()
+    return held["rss"], held["rss"] - held["anon"]
 
 
 def children(pid: int) -> Any:

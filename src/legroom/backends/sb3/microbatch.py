@@ -7,7 +7,7 @@ samples at a time need about an eighth. Unlike a smaller batch_size it does not 
 that of the whole minibatch (`device.exact_pieces` says when), but for the order of its sums. In double precision a
 whole `train()` ends within 1e-15 of SB3's; in single precision mostly within 1e-6. Large ReLU networks may exceed that:
 once rounding puts a unit on the other side of zero, later steps magnify it, as they do when SB3 itself uses another
-number of threads (`bench/microbatch.py` shows both, and by how much). It costs time only where small passes use the
+number of threads (`bench.microbatch` of eca25f63: both, and how much). It costs time only where small passes use the
 processor badly.
 
 DQN's loss is a mean over the transitions sampled: each piece's mean counts by its share of them, gradients add up, and

@@ -211,11 +211,6 @@ def _last_name(func: ast.expr) -> str:
     return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
 
 
-def _nowhere(cls: Class) -> ast.Call:
-    """Return a call of the class that stands at its definition."""
-    return ast.Call(ast.Name(cls.node.name), [], [], lineno=cls.node.lineno, col_offset=0)
-
-
 class ScriptModels(Follower):
     """Follows a script and collects its models."""
 
@@ -253,7 +248,8 @@ class ScriptModels(Follower):
             init, itself = cls.method("__init__"), self.objects.get(id(cls.node))
             if itself is None and node.name != "__init__":
                 given = {} if init is None else self.given_elsewhere(init.node, cls.node.name, after=1)
-                itself = self.instance(cls, [], given, _nowhere(cls))
+                nowhere = ast.Call(ast.Name(cls.node.name), [], [], lineno=cls.node.lineno, col_offset=0)
+                itself = self.instance(cls, [], given, nowhere)
             if isinstance(itself, Namespace) and isinstance(node, ast.FunctionDef) and node.name != "__init__":
                 self.object_method(itself, node.name, [], self.given_elsewhere(node, node.name, after=1))
             else:
@@ -472,7 +468,9 @@ class ScriptModels(Follower):
         for number, draft in enumerate(drafts):  # a call in a loop may be several runs
             alike = sum(other.name == draft.name for other in drafts[:number])
             draft.name += f".{alike + 1}" if alike else ""
-        return drafts if len(drafts) > 1 else _alone(drafts, self.path)
+        if len(drafts) == 1:  # named after the script rather than after its line
+            drafts[0].name = Path(self.path).stem
+        return drafts
 
     def doubt_what_is_set(self) -> None:
         """Doubt the models of a script that sets the buffer of one where it is not followed: in a callback."""
@@ -629,10 +627,3 @@ def _describe_env(draft: Draft, env: Env, line: int) -> None:
         known = wrapped(KnownSpaces(env.observation, env.action), env.wrappers)
         if known is not None:
             draft.put(("env", "spaces"), {"observation": known.observation, "action": known.action}, line)
-
-
-def _alone(found: list[Draft], path: str) -> list[Draft]:
-    """Return the one draft, named after the script rather than after its line."""
-    for draft in found:
-        draft.name = Path(path).stem
-    return found

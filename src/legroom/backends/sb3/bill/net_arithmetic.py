@@ -34,10 +34,10 @@ NATURE_CNN = ((32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0))  # out channels, kern
 BFLOAT16 = 2
 REDUCTION = 4 << 20  # partial sums of a bias' gradient over a large batch, on a card (`device.cuda_reduce`)
 
-# Relative error of the estimated transients; `bench/accuracy.py --mode arithmetic` shows what it is in real runs.
+# Relative error of the estimated transients; `bench.accuracy_heldout` shows what it is in real runs.
 TRANSIENT_ERROR = 0.15
 UNKNOWN_ERROR = 0.3
-KNOBS_ERROR = 0.2  # with activation checkpointing or bfloat16; `python -m bench.knobs gpu`
+KNOBS_ERROR = 0.2  # with activation checkpointing or bfloat16; `python -m bench.knobs`
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _optimizer_step(run: Run, networks: Networks, device: Literal["cpu", "cuda"]
     Adam computes the root of its second moment into a new array: of all parameters at once in its multi-tensor form,
     torch's default on a card only; else of one parameter after the other, twice, which is more where a single layer has
     most of the parameters. Where no knob is turned, half a copy of all parameters stands for either; it is what real
-    runs showed (`bench/accuracy.py --mode arithmetic`).
+    runs showed (`bench.accuracy_heldout`).
     """
     if not _is_turned(run):
         return FLOAT32 * networks.trained // 2

@@ -37,7 +37,7 @@ from legroom.model.spaces import leaves
 
 # What an update needs beyond its tensors where it was not measured: oneDNN's and BLAS' own buffers, and what malloc
 # loses between blocks below its mmap threshold (32 MiB). Set on 54 updates of `evidence_child` (2026-11-17, torch
-# 2.13.0+cpu, glibc 2.36, one thread; `python -m bench.update_scratch`): MLPs of 64 to 2048, NatureCNN on 48x48x3 to
+# 2.13.0+cpu, glibc 2.36, one thread; `bench.update_scratch` of eca25f63): MLPs of 64 to 2048, NatureCNN on 48x48x3 to
 # 96x96x3 and 64x64x12, LSTMs, batches of 32 to 256.
 # Of the bytes that go in and come out of the largest convolution: while they come from the heap, and beyond that.
 # Beyond: NatureCNN on 84x84x4 0.84, on 144x160x12 0.57, the mine's 3D network about 0.6 (2026-11-15).
@@ -62,11 +62,11 @@ LSTM_RETAINED, LSTM_RETAINED_ERROR = 50_000_000, 30_000_000
 MOST_KEPT = 70_000_000  # between updates, of an update's scratch: 50 to 70 MB in the largest of the same
 # The same in bfloat16, by the axes of the convolution: a processor without instructions for it converts and unfolds
 # what it convolves. Seen 1.6 and 7 of the in- and outputs with a 2D and a 3D network (2026-11-16, torch 2.13.0+cpu, an
-# EPYC without avx512_bf16; `python -m bench.knobs host`); one with such instructions needs less.
+# EPYC without avx512_bf16; `bench.knobs host` of eca25f63); one with such instructions needs less.
 BF16_SCRATCH, BF16_SCRATCH_ERROR = {2: 1.6, 3: 6.0}, {2: 1.2, 3: 4.0}
 # With activation checkpointing, beyond what the measured child shows, which makes an update or two: pieces of a few MB
 # come and go in the heap, and what lies between them stays. Found 26, 40 and 128 MB more than was measured with three
-# networks (2026-11-16, torch 2.13.0+cpu, glibc 2.36; `python -m bench.knobs host`).
+# networks (2026-11-16, torch 2.13.0+cpu, glibc 2.36; `bench.knobs host` of eca25f63).
 PIECES_KEPT, PIECES_KEPT_ERROR = 55_000_000, 75_000_000
 # Of a network's weights, gradients and optimizer state: what malloc's heap and BLAS add to them where nothing was
 # measured. 0.24 with TQC and layers of 2048, 0.10 with PPO and layers of 4096 (2026-11-17, torch 2.13.0+cpu, glibc

@@ -35,7 +35,7 @@ from legroom.model.run import Run
 # What `legroom train` has in the process that trains, beside SB3: its modules, its threads, and what writes
 # checkpoints; torch's compiler, which it does without, is not counted. PPO on CartPole 17.2 and 17.3 MB, on Hopper 12.9
 # and 16.2, DQN 16.5 and 16.5, SAC on HalfCheetah 12.5 and 20.8 (2026-11-17, each against the same script without
-# legroom, both with the compiler; `python -m bench.accuracy_own`).
+# legroom, both with the compiler; `bench.accuracy_own` of eca25f63).
 OWN, OWN_ERROR = 16_500_000, 4_000_000
 FLOAT64 = 8
 SLOTS = 2  # sharing.vec_env: SB3 stores the last observation after the next step

@@ -89,7 +89,7 @@ BUDGET = 160 << 20
 # Between two children, and between a child and the run it stands for, malloc's layout differs: blocks of up to 32 MiB
 # come from the heap, and one small long-lived block above a freed large one keeps it resident. The same run,
 # measured two to four times, spread by 40 to 60 MB in the worst cases, large layers and frame stacks (2026-11-15, torch
-# 2.13.0+cpu, glibc 2.36; `python -m bench.accuracy ppo-stack-x2 --repeat 4` shows it).
+# 2.13.0+cpu, glibc 2.36; `bench.accuracy ppo-stack-x2` of eca25f63 shows it).
 REPEATABILITY = 12_000_000
 LAYOUT_ERROR, LARGEST_LAYOUT_ERROR = 0.12, 32_000_000
 # What the heap adds to a large batch's update: its blocks below 32 MiB, which come and go in many sizes. Found between
