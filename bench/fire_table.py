@@ -21,7 +21,7 @@ from typing import Any
 
 from bench.results import RESULTS, write_section
 from legroom.backends.base import hyper
-from legroom.backends.sb3.measured_items import architecture
+from legroom.backends.sb3.judging import architecture
 from legroom.model.run import Run
 from legroom.reading import read
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import legroom
-from legroom.model.trace import Leak, Profile
+from legroom.model.trace import EnvLeak, Profile
 
 # what these do to a process stays in it
 APART = ("attach", "rehearse")
@@ -69,7 +69,7 @@ def test_predict_takes_a_script_a_file_and_a_name(tmp_path: Path) -> None:
 def test_reprs_are_one_readable_line() -> None:
     run = legroom.read("mine:full")
     shown = [run, legroom.predict(run, mode="arithmetic"), legroom.probe(),
-             Profile("CartPole-v1", 10, 9000.0, Leak("ok", 0.0, (0.0, 0.0)))]  # fmt: skip
+             Profile("CartPole-v1", 10, 9000.0, EnvLeak("ok", 0.0, (0.0, 0.0)))]  # fmt: skip
     for each in shown:
         assert "\n" not in repr(each) and len(repr(each)) <= 120
     assert repr(run) == "Run(mine:full: MaskablePPO of sb3, legroom_workloads.mine:MineEnv, 4 envs)"

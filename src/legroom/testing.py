@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from legroom.model.trace import Leak, LeakLine
+from legroom.model.trace import EnvLeak, LeakLine
 from legroom.units import format_size
 from legroom.watching.profile import SEED, as_leak, name_env, profile
 
@@ -47,7 +47,7 @@ def assert_no_leak(env: Any, frames: int = FRAMES, *, time_limit_s: float = 60.0
         raise AssertionError(_message(name or _describe(env), steps, leak))
 
 
-def _measure_here(env: Any, frames: int, time_limit_s: float, seed: int) -> tuple[int, Leak]:
+def _measure_here(env: Any, frames: int, time_limit_s: float, seed: int) -> tuple[int, EnvLeak]:
     """Return steps taken and verdict for an environment that lives in this process."""
     measuring = import_module("legroom.watching.measuring")
     leak_lines = import_module("legroom.watching.leak_lines")
@@ -67,7 +67,7 @@ def _measure_here(env: Any, frames: int, time_limit_s: float, seed: int) -> tupl
     return measured["steps"], leak
 
 
-def _message(name: str, steps: int, leak: Leak) -> str:
+def _message(name: str, steps: int, leak: EnvLeak) -> str:
     low, high = leak.interval
     text = f"{name} leaks {leak.bytes_per_step:,.1f} bytes per step ({low:,.1f} to {high:,.1f}; {steps:,} steps taken)"
     if leak.steps_left is not None:

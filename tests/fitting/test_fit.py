@@ -12,10 +12,9 @@ from random_runs import random_budget, random_run
 from legroom.backends.base import backend_of
 from legroom.errors import BadInput, Unknown
 from legroom.fitting.changes import with_changes, with_settings
-from legroom.fitting.grow import grown
 from legroom.fitting.predictor import Predictor
 from legroom.fitting.search import fit
-from legroom.fitting.tiers import tiers
+from legroom.fitting.tiers import grown, tiers
 from legroom.model.machine import Machine
 from legroom.model.plan import PRICES, Plan
 from legroom.model.run import Run

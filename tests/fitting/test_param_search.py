@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from legroom.fitting.param_search import MOST_TRIES, find_frontier, find_largest, spread
 from legroom.model.footprint import AllocatorPeaks, Footprint, Item, Place
-from legroom.model.program_plan import Number, Param, Trial
+from legroom.model.program_plan import Number, Param, ParamTrial
 from legroom.model.rehearsal import HostSeen, ProgramPrediction, Rehearsal
 from legroom.model.verdict import Budget, fits
 
@@ -20,7 +20,7 @@ MIB = 1 << 20
 HOST = HostSeen(peak=0, last=0, workers=0, processes=1)
 
 
-def trial(params: dict[str, Number], nbytes: int, limit: int, *, refused: str = "", unknown: str = "") -> Trial:
+def trial(params: dict[str, Number], nbytes: int, limit: int, *, refused: str = "", unknown: str = "") -> ParamTrial:
     """Return a try that takes so many bytes of a card; one that does not fit ran out of memory, as in a rehearsal."""
     footprint = Footprint(
         "train.py", (Item("gpu.batch", min(nbytes, limit + 1), Place.GPU, ""),), "cuda",
@@ -28,11 +28,11 @@ def trial(params: dict[str, Number], nbytes: int, limit: int, *, refused: str = 
     )  # fmt: skip
     budget = Budget(ram=1 << 40, vram=limit)
     rehearsal = Rehearsal(("python",), 0, "finished", updates=1, repeats=0, seconds=1.0, host=HOST)
-    return Trial(params, ProgramPrediction(rehearsal, footprint, budget, fits(footprint, budget)), refused)
+    return ParamTrial(params, ProgramPrediction(rehearsal, footprint, budget, fits(footprint, budget)), refused)
 
 
 def grows(slope: int, base: int, limit: int, accepts: Callable[[Number], bool] = lambda value: True) -> Any:
-    def attempt(value: Number) -> Trial:
+    def attempt(value: Number) -> ParamTrial:
         needed = -(-int(base + slope * value) // (2 * MIB)) * 2 * MIB  # as segments are
         return trial({"n": value}, needed, limit, refused="" if accepts(value) else "ValueError: not divisible")
 
@@ -79,7 +79,7 @@ def test_the_largest_value_is_not_tried_where_it_cannot_fit() -> None:
     assert [one.params["n"] for one in whole.trials] == [16, 131, 1024]
 
 
-def cached(value: Number) -> Trial:
+def cached(value: Number) -> ParamTrial:
     """Take 1 MiB per sample of 1000, and a half more as cache where there is room for it."""
     in_use = int(value) * MIB
     one = trial({"n": value}, max(in_use, min(in_use * 3 // 2, 998 * MIB)), 1000 * MIB)
@@ -99,7 +99,7 @@ def test_a_cache_that_shrinks_close_to_the_limit_does_not_flatten_the_line() -> 
 
 
 def test_memory_that_grows_with_the_square_takes_few_tries() -> None:
-    def attempt(value: Number) -> Trial:
+    def attempt(value: Number) -> ParamTrial:
         return trial({"n": value}, int(64 * value**2), 6_500_000_000)
 
     found = find_largest(Param("n", range(64, 24_577, 576), given=True), attempt)
@@ -157,7 +157,7 @@ def test_an_open_verdict_ends_the_search_with_its_reason() -> None:
 def test_the_gap_below_an_open_verdict_is_searched_and_named() -> None:
     """A larger value may take too long to be seen to the end; the largest below it that is known is the answer."""
 
-    def attempt(value: Number) -> Trial:
+    def attempt(value: Number) -> ParamTrial:
         return trial({"n": value}, int(value * MIB), 480 * MIB, unknown="stopped early" if 400 <= value <= 480 else "")
 
     found = find_largest(Param("n", range(64, 4097)), attempt)
@@ -173,7 +173,7 @@ def test_a_program_that_refuses_everything_is_quoted() -> None:
 
 
 def test_two_arguments_give_a_frontier() -> None:
-    def attempt(envs: Number, batch: Number) -> Trial:
+    def attempt(envs: Number, batch: Number) -> ParamTrial:
         return trial({"envs": envs, "batch": batch}, int((envs + batch) * MIB), 100 * MIB)
 
     found = find_frontier(Param("envs", (10, 50, 90, 200), given=True), Param("batch", range(1, 101)), attempt)
@@ -184,7 +184,7 @@ def test_two_arguments_give_a_frontier() -> None:
 
 
 def test_a_frontier_begins_each_column_where_the_last_one_ended() -> None:
-    def attempt(envs: Number, batch: Number) -> Trial:
+    def attempt(envs: Number, batch: Number) -> ParamTrial:
         refused = "ValueError: not divisible" if batch == 64 and envs == 1 else ""
         return trial({"envs": envs, "batch": batch}, int((envs + batch) * MIB), 100 * MIB, refused=refused)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from legroom.backends.sb3.script_models import drafts
-from legroom.reading.interpreter.asker import integer_of, length_of, value_of
 from legroom.reading.interpreter.evaluator import fold_text
+from legroom.reading.interpreter.known_values import integer_of, length_of, value_of
 from legroom.reading.interpreter.script import read_script
 from legroom.reading.interpreter.values import Unfoldable
 

@@ -12,9 +12,9 @@ from legroom.errors import BadInput
 from legroom.machine import probe
 from legroom.model.verdict import Budget
 from legroom.reading import read_all, read_given
+from legroom.reading.collect_problems import read_collecting
 from legroom.reading.interpreter.evaluator import fold_text
 from legroom.reading.interpreter.values import Unfoldable
-from legroom.reading.leniently import read_leniently
 from legroom.reading.reading_budget import TooCostly, bounded_reading, end_by_timer, hold, pay
 
 HEAD = "from stable_baselines3 import PPO\n"
@@ -79,7 +79,7 @@ def test_a_file_that_costs_too_much_is_refused_in_a_line(
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_an_operation_that_costs_too_much_is_not_known(name: str, tmp_path: Path) -> None:
-    (draft,) = read_leniently(script(tmp_path, UNKNOWN[name])).runs
+    (draft,) = read_collecting(script(tmp_path, UNKNOWN[name])).runs
     assert ("hyperparams", "n_steps") in draft.unknown
 
 

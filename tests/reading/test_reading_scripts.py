@@ -1,12 +1,15 @@
 """SB3 scripts in the styles people write them: what is read is what the script would have done, without running it."""
 
+import json
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import yaml
 
 from legroom.backends.base import backend_of
 from legroom.errors import BadInput, NotKnownYet
+from legroom.model.draft import get
 from legroom.predicting.predict import predict
 from legroom.reading import read, read_all
 
@@ -17,86 +20,20 @@ def script(folder: Path, text: str, name: str = "train.py") -> str:
     return str(path)
 
 
-def test_quick_start_in_one_line(tmp_path: Path) -> None:
-    path = script(
-        tmp_path,
-        """
-        from stable_baselines3 import PPO
-        model = PPO("MlpPolicy", "CartPole-v1", verbose=1).learn(10_000)
-        """,
-    )
-    run = read(path)
-    assert (run.name, run.algo, run.env.id, run.env.n_envs, run.total_timesteps) == (
-        "train", "PPO", "CartPole-v1", 1, 10_000,
-    )  # fmt: skip
-    assert run.env.spaces is not None
-    assert run.env.spaces.observation.shape == (4,)
-    assert run.source == path
+CASES = (Path(__file__).parent / "cases.txt").read_text().split("\n=== ")[1:]
 
 
-def test_atari_with_frame_stack_and_workers(tmp_path: Path) -> None:
-    path = script(
-        tmp_path,
-        """
-        from stable_baselines3 import PPO
-        from stable_baselines3.common.env_util import make_atari_env
-        from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack, VecTransposeImage
-
-        N_ENVS = 2 ** 3
-        def main():
-            vec_env = make_atari_env("PongNoFrameskip-v4", n_envs=N_ENVS, seed=0, vec_env_cls=SubprocVecEnv)
-            vec_env = VecTransposeImage(VecFrameStack(vec_env, n_stack=4))
-            model = PPO("CnnPolicy", vec_env, n_steps=128, batch_size=256, learning_rate=lambda f: f * 2.5e-4)
-            model.learn(total_timesteps=int(1e7))
-
-        if __name__ == "__main__":
-            main()
-        """,
-    )
-    run = read(path)
-    assert (run.env.n_envs, run.env.workers, run.env.frame_stack) == (8, "subproc", 4)
-    assert run.env.spaces is not None
-    assert run.env.spaces.observation.shape == (84, 84, 1)
-    assert run.env.spaces.action.n == 6
-    assert run.hyperparams == {"n_steps": 128, "batch_size": 256}
-    assert (run.policy.name, run.total_timesteps) == ("CnnPolicy", 10_000_000)
-
-
-def test_argparse_defaults_are_the_values(tmp_path: Path) -> None:
-    path = script(
-        tmp_path,
-        """
-        import argparse
-        import gymnasium as gym
-        from stable_baselines3 import SAC
-        from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
-        from stable_baselines3.common.monitor import Monitor
-
-        parser = argparse.ArgumentParser()
-        parser.add_argument("--env-id", default="HalfCheetah-v4")
-        parser.add_argument("-n", "--n-envs", type=int, default=6)
-        parser.add_argument("--buffer-size", type=int, default=300_000)
-        parser.add_argument("--subproc", action="store_true")
-        args = parser.parse_args()
-
-        def make_env(env_id, rank):
-            def _init():
-                env = gym.make(env_id)
-                return Monitor(env)
-            return _init
-
-        fns = [make_env(args.env_id, i) for i in range(args.n_envs)]
-        env = SubprocVecEnv(fns) if args.subproc else DummyVecEnv(fns)
-        model = SAC("MlpPolicy", env, buffer_size=args.buffer_size, policy_kwargs=dict(net_arch=[400, 300]))
-        model.learn(1e6)
-        """,
-    )
-    run = read(path)
-    assert (run.env.id, run.env.n_envs, run.env.workers) == ("HalfCheetah-v4", 6, "dummy")
-    assert run.hyperparams == {"buffer_size": 300_000}
-    assert run.policy.kwargs == {"net_arch": [400, 300]}
-    assert run.env.spaces is not None
-    assert run.env.spaces.observation.dtype == "float64"
+@pytest.mark.parametrize("case", CASES, ids=[case.partition("\n")[0] for case in CASES])
+def test_what_is_read_is_what_would_have_been_done(tmp_path: Path, case: str) -> None:
+    head, *files = case.split("\n--- ")
+    target = tmp_path
+    for name, _, text in (file.partition("\n") for file in files):
+        target = tmp_path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name.partition(":")[0]).write_text(f"{text}\n")
+    data = json.loads(json.dumps(read(str(target)).model_dump()))
+    for place, expected in yaml.safe_load(head.partition("\n")[2]).items():
+        assert get(data, tuple(place.split("."))) == expected, place
 
 
 @pytest.mark.parametrize(
@@ -134,61 +71,6 @@ def test_a_text_as_default_is_what_its_type_makes_of_it(
         return
     with pytest.raises(NotKnownYet, match="known only when the script runs"):
         read(path)
-
-
-def test_own_environment_class_and_constants_of_a_module_beside_the_script(tmp_path: Path) -> None:
-    script(tmp_path, "NUM_ENVS = 4\nHEIGHT, WIDTH = 144, 160\nN_STEPS = 2048 * NUM_ENVS // 8\n", "config.py")
-    script(
-        tmp_path,
-        """
-        import gymnasium as gym
-        import numpy as np
-        from gymnasium import spaces
-        import config
-
-        class FightEnv(gym.Env):
-            def __init__(self, channels=3):
-                super().__init__()
-                self.action_space = spaces.Discrete(6)
-                self.observation_space = spaces.Box(0, 255, (config.HEIGHT, config.WIDTH, channels), np.uint8)
-        """,
-        "fight.py",
-    )
-    path = script(
-        tmp_path,
-        """
-        import config as cfg
-        from config import NUM_ENVS
-        from fight import FightEnv
-        from sb3_contrib import MaskablePPO
-        from stable_baselines3.common.callbacks import CheckpointCallback, EvalCallback
-        from stable_baselines3.common.vec_env import SubprocVecEnv, VecFrameStack
-
-        def make_env(seed):
-            return lambda: FightEnv(channels=1)
-
-        def train(n_steps=cfg.N_STEPS):
-            env = VecFrameStack(SubprocVecEnv([make_env(i) for i in range(NUM_ENVS)], start_method="spawn"), 4)
-            eval_env = VecFrameStack(SubprocVecEnv([make_env(99)]), 4)
-            callbacks = [CheckpointCallback(1000, "models"), EvalCallback(eval_env, eval_freq=500, n_eval_episodes=3)]
-            hyper = {"batch_size": 512, **{"n_epochs": 4}}
-            model = MaskablePPO("CnnPolicy", env, n_steps=n_steps, **hyper)
-            model.learn(10_000_000, callback=callbacks)
-
-        train()
-        """,
-    )
-    run = read(path)
-    assert (run.algo, run.env.id, run.env.n_envs, run.env.start_method) == ("MaskablePPO", "fight:FightEnv", 4, "spawn")
-    assert run.env.spaces is not None
-    assert run.env.spaces.observation.shape == (144, 160, 1)
-    assert run.env.spaces.observation.dtype == "uint8"
-    assert run.hyperparams == {"n_steps": 1024, "batch_size": 512, "n_epochs": 4}
-    assert run.eval is not None
-    assert (run.eval.n_envs, run.eval.workers, run.eval.every, run.eval.episodes) == (1, "subproc", 2000, 3)
-    assert run.eval.on_training_envs is False
-    assert run.checkpoint is not None
-    assert run.checkpoint.every == 4000  # SB3 counts steps of the vectorised environment
 
 
 ENVIRONMENT = """
@@ -246,37 +128,6 @@ def test_evaluating_on_the_training_environments_makes_no_others(tmp_path: Path,
     assert workers == (4 if same else 8)
 
 
-def test_own_extractor_and_activation(tmp_path: Path) -> None:
-    script(tmp_path, "class Cnn3d: ...\n", "nets.py")
-    path = script(
-        tmp_path,
-        """
-        import torch as th
-        import stable_baselines3 as sb3
-        from stable_baselines3.common.env_util import make_vec_env
-        from nets import Cnn3d
-
-        policy_kwargs = dict(
-            features_extractor_class=Cnn3d,
-            features_extractor_kwargs=dict(features_dim=128),
-            activation_fn=th.nn.ReLU,
-            net_arch=dict(pi=[32, 32], vf=[32, 32]),
-        )
-        env = make_vec_env("LunarLander-v3", n_envs=3, env_kwargs={"continuous": True})
-        sb3.PPO(policy="MlpPolicy", env=env, policy_kwargs=policy_kwargs, device="cuda", seed=7)
-        """,
-    )
-    run = read(path)
-    assert (run.policy.features_extractor, run.policy.features_extractor_kwargs) == (
-        "nets:Cnn3d",
-        {"features_dim": 128},
-    )
-    assert run.policy.kwargs == {"activation_fn": "torch.nn.ReLU", "net_arch": {"pi": [32, 32], "vf": [32, 32]}}
-    assert (run.device, run.seed, run.env.n_envs) == ("cuda", 7, 3)
-    assert run.env.spaces is not None
-    assert run.env.spaces.action.type == "box"
-
-
 def test_several_models_in_one_script(tmp_path: Path) -> None:
     path = script(
         tmp_path,
@@ -296,23 +147,6 @@ def test_several_models_in_one_script(tmp_path: Path) -> None:
     assert read(f"{path}:6").algo == "DQN"
     with pytest.raises(BadInput, match="holds 2 runs"):
         read(path)
-
-
-def test_wrappers_of_the_environment_change_its_observation(tmp_path: Path) -> None:
-    path = script(
-        tmp_path,
-        """
-        import gymnasium as gym
-        from gymnasium.wrappers import GrayscaleObservation, ResizeObservation
-        from stable_baselines3 import PPO
-        env = gym.make("CarRacing-v3", render_mode="rgb_array")
-        env = GrayscaleObservation(ResizeObservation(env, (64, 64)), keep_dim=True)
-        PPO("CnnPolicy", env)
-        """,
-    )
-    run = read(path)
-    assert run.env.spaces is not None
-    assert run.env.spaces.observation.shape == (64, 64, 1)
 
 
 def test_a_loop_over_algorithms_is_a_run_of_each(tmp_path: Path) -> None:

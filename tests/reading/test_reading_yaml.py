@@ -42,14 +42,6 @@ def test_native_run(tmp_path: Path) -> None:
     assert run.total_timesteps == 1_000_000
 
 
-def test_known_environments_need_no_spaces(tmp_path: Path) -> None:
-    path = write(tmp_path, "run.yaml", "algo: SAC\nenv: {id: Humanoid-v4}\n")
-    run = read(path)
-    assert run.env.spaces is not None
-    assert (run.env.spaces.observation.shape, run.env.spaces.observation.dtype) == ((376,), "float64")
-    assert (run.env.spaces.action.shape, run.env.episode_steps) == ((17,), 1000)
-
-
 @pytest.mark.parametrize(
     ("env_id", "shape", "actions"),
     [
@@ -298,27 +290,6 @@ def test_zoo_saved_config(tmp_path: Path) -> None:
     assert (read(path).algo, read(path).env.id) == ("TQC", "Swimmer-v4")
 
 
-def test_zoo_configuration_in_python(tmp_path: Path) -> None:
-    path = write(
-        tmp_path,
-        "ppo.py",
-        """\
-        import torch
-
-        hyperparams = {
-            "MountainCarContinuous-v0": dict(
-                env_wrapper=[{"gymnasium.wrappers.TimeLimit": {"max_episode_steps": 100}}],
-                n_timesteps=20000.0, policy="MlpPolicy", n_steps=8, batch_size=8,
-                policy_kwargs=dict(log_std_init=-3.29, activation_fn=torch.nn.ReLU),
-            )
-        }
-        """,
-    )
-    run = read(f"{path}:MountainCarContinuous-v0")
-    assert (run.algo, run.env.episode_steps, run.hyperparams) == ("PPO", 100, {"n_steps": 8, "batch_size": 8})
-    assert run.policy.kwargs == {"log_std_init": -3.29, "activation_fn": "torch.nn.ReLU"}
-
-
 # --- brax
 
 
@@ -348,35 +319,6 @@ def test_brax_style(tmp_path: Path) -> None:
     robot = read(path, like="robot:default")
     assert robot.env.spaces == read("robot:default").env.spaces
     assert robot.hyperparams["num_minibatches"] == 2
-
-
-def test_native_file_with_brax_words(tmp_path: Path) -> None:
-    text = "backend: brax\nalgo: ppo\nenv: {id: ant, num_envs: 2048}\n"
-    text += "hyperparams: {num_timesteps: 1000, num_eval_envs: 8}\n"
-    run = read(write(tmp_path, "run.yaml", text))
-    assert run.env.spaces is not None
-    assert run.env.spaces.observation.shape == (27,)
-    assert run.eval is not None
-    assert (run.env.n_envs, run.total_timesteps, run.eval.n_envs) == (2048, 1000, 8)
-
-
-def test_rllib_words(tmp_path: Path) -> None:
-    text = "backend: rllib\nalgo: PPO\nenv: CartPole-v1\nhyperparams: {num_env_runners: 2, minibatch_size: 128}\n"
-    assert read(write(tmp_path, "run.yaml", text)).hyperparams == {"num_env_runners": 2, "minibatch_size": 128}
-
-
-def test_places_that_people_mix_up_are_understood(tmp_path: Path) -> None:
-    text = """\
-    algo: PPO
-    env: CartPole-v1
-    policy: MlpPolicy
-    hyperparams:
-      policy_kwargs: {net_arch: [32], features_extractor_class: "nets:Own", features_extractor_kwargs: {n: 2}}
-      seed: 3
-    """
-    run = read(write(tmp_path, "run.yaml", text))
-    assert (run.policy.kwargs, run.policy.features_extractor, run.seed) == ({"net_arch": [32]}, "nets:Own", 3)
-    assert run.policy.features_extractor_kwargs == {"n": 2}
 
 
 @pytest.mark.parametrize("key", REMOVED_MEMORY)

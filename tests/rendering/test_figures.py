@@ -7,7 +7,7 @@ import pytest
 
 from legroom.api import predict
 from legroom.model.footprint import Footprint, Item, Peak, Phase, Place
-from legroom.model.outcome import Moment
+from legroom.model.outcome import TrainingEvent
 from legroom.model.trace import Sample, Trace
 from legroom.reading import read
 from legroom.rendering import page
@@ -62,7 +62,7 @@ def test_names_from_outside_cannot_break_out() -> None:
     hostile = '<script>alert("x")</script>&\'"'
     bar = Bar(hostile, (BarSegment(f"rollout.{hostile}", MIB, hostile),), 0, 2 * MIB, hostile)
     layers = [Series(hostile, "var(--ink)", [1, 2])]
-    marks = [Moment(0.5, "retreat", hostile)]
+    marks = [TrainingEvent(0.5, "retreat", hostile)]
     table = Table([hostile, hostile], "lw")
     table.add(hostile, Note(hostile, "red"))
     parts = [
@@ -133,7 +133,9 @@ def test_a_timeline_shows_phases_the_prediction_its_limit_and_what_happened() ->
     html = curves_drawing(Curves(
         "Host", times, [Series("measured", "var(--ink)", [1 * GIB, 2 * GIB, 3 * GIB, 2 * GIB])],
         phases=phases, predicted=[Peak(3 * GIB, 2 * GIB, 4 * GIB, Phase.UPDATE)], limit=Limit(5 * GIB, "RAM"),
-        marks=[Moment(1.5, "retreat", "out of memory"), Moment(2.0, "checkpoint", "checkpoint at step 10")],
+        marks=[
+            TrainingEvent(1.5, "retreat", "out of memory"), TrainingEvent(2.0, "checkpoint", "checkpoint at step 10"),
+        ],
     ))  # fmt: skip
     tree = parsed(html)
     said = [title.text for title in tree.iter("title")]

@@ -10,8 +10,8 @@ from legroom.storing import _core as core
 from legroom.storing.budget import Options, new_shelf
 from legroom.storing.column import Column
 from legroom.storing.outputs import Outputs
-from legroom.storing.ring import Ring, Segment
-from legroom.storing.stacks import IN_PIXELS, IN_PLANES, NO_COLOURS, Stack, StackFinder
+from legroom.storing.ring import Ring, RingSegment
+from legroom.storing.stacks import IN_PIXELS, IN_PLANES, NO_COLOURS, FrameStack, StackFinder
 
 SIZE = (48, 64)
 both = pytest.mark.parametrize("made_by", [core, reference], ids=["core", "reference"])
@@ -143,7 +143,7 @@ def test_a_stack_of_pictures_has_the_colours_of_one(stacked: object, outer: int,
     column = Column(9, 1, rows[0].shape, np.dtype(np.uint8), Options(), Outputs())
     for row, observation in enumerate(rows):
         column[row] = observation[None]
-    assert column.stack == Stack(4, outer, False, colours, SIZE[1] * (3 if colours == IN_PIXELS else 1))
+    assert column.stack == FrameStack(4, outer, False, colours, SIZE[1] * (3 if colours == IN_PIXELS else 1))
     assert np.array_equal(column[:][:, 0], np.stack(rows))
 
 
@@ -164,8 +164,10 @@ def test_an_earlier_ring_goes_on_in_pages_of_its_own_size() -> None:
     """Pictures of 64×64×3 were four pages of 4 KiB; now they are one."""
     frames = np.random.default_rng(0).integers(0, 256, (90, 64, 64, 3), np.uint8)
     ring = Ring(100, 1, frames[0].shape, np.dtype(np.uint8), Options(), Outputs())
-    ring.finder.recall(Stack(), decided=True)
-    ring._segments = [Segment(0, new_shelf(Options(), 1, frames[0].nbytes, Stack(), page_bytes=4096, exactly=True))]
+    ring.finder.recall(FrameStack(), decided=True)
+    ring._segments = [
+        RingSegment(0, new_shelf(Options(), 1, frames[0].nbytes, FrameStack(), page_bytes=4096, exactly=True))
+    ]
     for row in range(80):
         ring.add(row, frames[row][None], frames[row + 1][None])
     assert len({bytes(segment.shelf.store.dump_index()[24:28]) for segment in ring._segments}) == 2
@@ -177,7 +179,7 @@ def test_what_was_stored_without_colours_goes_on_without_them() -> None:
     """A checkpoint of an earlier version says nothing of colours."""
     frames = pictures(20, 6)
     ring = Ring(32, 1, frames[0].shape, np.dtype(np.uint8), Options(), Outputs())
-    ring.finder.recall(Stack(), decided=True)
+    ring.finder.recall(FrameStack(), decided=True)
     for row in range(10):
         ring.add(row, frames[row][None], frames[row + 1][None])
     state = ring.state()

@@ -8,7 +8,7 @@ from gymnasium import spaces
 
 from legroom.backends.sb3.lean_replay import LeanReplayBuffer
 from legroom.storing.budget import Options, load_shelf, new_shelf
-from legroom.storing.stacks import Stack
+from legroom.storing.stacks import FrameStack
 
 MAPS = spaces.Box(0.0, np.inf, (3, 60, 60), np.float32)
 CELLS = spaces.MultiDiscrete([3600] * 4)
@@ -63,10 +63,10 @@ def test_a_saved_buffer_goes_on_as_the_one_it_was_saved_from(tmp_path):
 @pytest.mark.parametrize("page_bytes", [0, 4096, 16384])
 def test_what_was_stored_in_pages_of_another_size_can_be_read(page_bytes):
     scenes = np.stack([maps(np.random.default_rng(number)) for number in range(ENVS)])
-    shelf = new_shelf(Options(), ENVS, scenes[0].nbytes, Stack(), page_bytes=page_bytes)
+    shelf = new_shelf(Options(), ENVS, scenes[0].nbytes, FrameStack(), page_bytes=page_bytes)
     numbers, again = np.empty(ENVS, np.uint32), np.empty_like(scenes)
     shelf.store.append_all(scenes, numbers)
-    loaded = load_shelf(shelf.dump(), Options(), ENVS, scenes[0].nbytes, Stack())
+    loaded = load_shelf(shelf.dump(), Options(), ENVS, scenes[0].nbytes, FrameStack())
     loaded.store.read(np.arange(ENVS, dtype=np.uint32), numbers, again)
     assert np.array_equal(again, scenes)
 
@@ -77,10 +77,10 @@ def test_what_was_stored_in_pages_of_another_size_can_be_read(page_bytes):
 def test_frames_of_all_sizes_are_loaded_whatever_their_pages(frame_bytes, page_bytes, exactly):
     """Earlier versions cut frames above 8 KiB into pages of this size, also where one page is larger than the frame."""
     frames = np.random.default_rng(0).integers(0, 256, (1, frame_bytes), np.uint8)
-    shelf = new_shelf(Options(), 1, frame_bytes, Stack(), page_bytes=page_bytes, exactly=exactly)
+    shelf = new_shelf(Options(), 1, frame_bytes, FrameStack(), page_bytes=page_bytes, exactly=exactly)
     numbers, again = np.empty(1, np.uint32), np.empty_like(frames)
     shelf.store.append_all(frames, numbers)
-    loaded = load_shelf(shelf.dump(), Options(), 1, frame_bytes, Stack())
+    loaded = load_shelf(shelf.dump(), Options(), 1, frame_bytes, FrameStack())
     loaded.store.read(np.zeros(1, np.uint32), numbers, again)
     assert np.array_equal(again, frames)
 
@@ -88,4 +88,4 @@ def test_frames_of_all_sizes_are_loaded_whatever_their_pages(frame_bytes, page_b
 @pytest.mark.parametrize("index", [b"", b"\x00" * 40, b"\xff" * 64])
 def test_a_damaged_index_is_refused(index):
     with pytest.raises(ValueError):  # core and reference put it in words of their own
-        load_shelf({"index": index, "arenas": []}, Options(), ENVS, 43_200, Stack())
+        load_shelf({"index": index, "arenas": []}, Options(), ENVS, 43_200, FrameStack())

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from legroom.errors import BadInput
-from legroom.model.trace import Leak, Profile, Scaling
+from legroom.model.trace import EnvLeak, Profile, Scaling
 from legroom.rendering.layout import draw
 from legroom.rendering.profile_text import profile_document, profile_json
 from legroom.watching.baseline import compare, read_baseline
 
 MIB = 1 << 20
 BEFORE = Profile(
-    env="my:Env", steps=1_000, steps_per_s=1_000.0, leak=Leak("ok", 0.1, (-0.5, 0.7)), level=20 * MIB,
+    env="my:Env", steps=1_000, steps_per_s=1_000.0, leak=EnvLeak("ok", 0.1, (-0.5, 0.7)), level=20 * MIB,
     level_interval=(19 * MIB, 21 * MIB),
     scaling=Scaling(5 * MIB, (4 * MIB, 6 * MIB), 1000 * MIB),
 )  # fmt: skip
@@ -36,7 +36,7 @@ def said(profile, comparison):
 def test_noise_is_passed_over_in_silence(tmp_path):
     now = replace(
         BEFORE, level=20.9 * MIB, level_interval=(20 * MIB, 22 * MIB),
-        leak=Leak("ok", -0.2, (-0.8, 0.4)), scaling=Scaling(5.5 * MIB, (5 * MIB, 6 * MIB)),
+        leak=EnvLeak("ok", -0.2, (-0.8, 0.4)), scaling=Scaling(5.5 * MIB, (5 * MIB, 6 * MIB)),
     )  # fmt: skip
     comparison = compare(now, saved(tmp_path), "before.json")
     assert set(verdicts(comparison).values()) == {"same"} and comparison.notes == ()
@@ -46,7 +46,7 @@ def test_noise_is_passed_over_in_silence(tmp_path):
 def test_what_changed_is_called_better_or_worse(tmp_path):
     now = replace(
         BEFORE, level=10 * MIB, level_interval=(9 * MIB, 11 * MIB),
-        leak=Leak("growing", 64.0, (60.0, 68.0)), scaling=Scaling(2 * MIB, (1 * MIB, 3 * MIB)),
+        leak=EnvLeak("growing", 64.0, (60.0, 68.0)), scaling=Scaling(2 * MIB, (1 * MIB, 3 * MIB)),
     )  # fmt: skip
     comparison = compare(now, saved(tmp_path), "before.json")
     assert verdicts(comparison) == {"level": "better", "bytes_per_step": "worse", "marginal": "better"}
@@ -56,13 +56,13 @@ def test_what_changed_is_called_better_or_worse(tmp_path):
 
 
 def test_a_leak_has_no_steady_level(tmp_path):
-    now = replace(BEFORE, level=900 * MIB, level_interval=(800 * MIB, 900 * MIB), leak=Leak("leak", 64, (60, 68)))
+    now = replace(BEFORE, level=900 * MIB, level_interval=(800 * MIB, 900 * MIB), leak=EnvLeak("leak", 64, (60, 68)))
     found = verdicts(compare(now, saved(tmp_path), ""))
     assert (found["level"], found["bytes_per_step"]) == ("unknown", "worse")
 
 
 def test_less_than_a_byte_per_step_is_nothing(tmp_path):
-    now = replace(BEFORE, leak=Leak("ok", 0.9, (0.85, 0.95)))
+    now = replace(BEFORE, leak=EnvLeak("ok", 0.9, (0.85, 0.95)))
     assert verdicts(compare(now, saved(tmp_path), ""))["bytes_per_step"] == "same"
 
 

@@ -24,8 +24,7 @@ from legroom.model.evidence import DeviceName, EnvTask, Evidence, Look, Mode, Va
 from legroom.model.facts import Algorithm, Storage
 from legroom.model.footprint import Finding, Footprint
 from legroom.model.machine import Machine
-from legroom.model.plan import PRICES, Growth, Knob, MostEnvs, Plan, Price
-from legroom.model.program_plan import Attachment
+from legroom.model.plan import PRICES, Attachment, Growth, Knob, MostEnvs, Plan, Price
 from legroom.model.run import Run
 from legroom.named_runs import workload_of
 from legroom.plugins import plugged_knobs

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from legroom.reading.interpreter.asker import integer_of, value_of
+from legroom.reading.interpreter.known_values import value_of
 from legroom.reading.interpreter.script import Script, argument, dotted
 from legroom.reading.interpreter.values import Unfoldable
 
@@ -50,39 +50,14 @@ def made_arrays(script: Script) -> Iterator[MadeArray]:
 
 
 def _shape(script: Script, call: ast.Call, *, torch: bool) -> tuple[int, ...] | None:
-    first = call.args[0]
-    if torch and len(call.args) > 1:
-        found = [integer_of(script, arg) for arg in call.args]
-    elif isinstance(first, ast.Tuple | ast.List):
-        if any(isinstance(e, ast.Starred) for e in first.elts):
-            return _starred(script, first)
-        found = [integer_of(script, part) for part in first.elts]
-    else:
-        number = integer_of(script, first)
-        if number is None:
-            return _value(script, first)
-        found = [number]
-    return tuple(n for n in found if n is not None) if None not in found else None
-
-
-def _starred(script: Script, node: ast.Tuple | ast.List) -> tuple[int, ...] | None:
-    found: list[int] = []
-    for part in node.elts:
-        more = _value(script, part.value) if isinstance(part, ast.Starred) else (integer_of(script, part),)
-        if more is None or None in more:
-            return None
-        found += [n for n in more if n is not None]
-    return tuple(found)
-
-
-def _value(script: Script, node: ast.expr) -> tuple[int, ...] | None:
+    given = call.args if torch and len(call.args) > 1 else call.args[:1]
     try:
-        value = value_of(script, node)
+        values = [value_of(script, arg.value if isinstance(arg, ast.Starred) else arg) for arg in given]
     except Unfoldable:
         return None
-    if isinstance(value, list | tuple) and value and all(isinstance(n, int) and not isinstance(n, bool) for n in value):
-        return tuple(value)
-    return None
+    shape = [side for value in values for side in (value if isinstance(value, list) else [value])]
+    whole = all(isinstance(side, int) and not isinstance(side, bool) for side in shape)
+    return tuple(shape) if shape and whole else None
 
 
 def _type_name(node: ast.expr, *, torch: bool) -> str:

@@ -148,7 +148,8 @@ def _shrinks(script: Script, name: str) -> bool:
     near = "\n".join(line for text in texts if bare in text for line in text.splitlines() if bare in line)
     if emptied.search(near) or len(assigned.findall(near)) > 1:
         return True
-    return any(_is_handed_on(script, node) for node in script.nodes if dotted(node) == name)
+    uses = (node for node in script.nodes if isinstance(getattr(node, "ctx", None), ast.Load) and dotted(node) == name)
+    return any(_is_handed_on(script, node) for node in uses)
 
 
 @lru_cache(maxsize=64)

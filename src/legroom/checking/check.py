@@ -22,7 +22,7 @@ from legroom.model.rule import Checked, Fix, Rule, Subject, SubjectRun, Totals
 from legroom.model.spaces import describe
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName
-from legroom.reading.leniently import expanded
+from legroom.reading.collect_problems import expanded
 from legroom.reading.naming import did_you_mean
 from legroom.reading.reading_budget import TooCostly, bounded_reading
 from legroom.reading.user_files import Unreadable, read_text

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from legroom.model.rule import Fix, Key, Subject, SubjectRun
 from legroom.reading import constants, naming
-from legroom.reading.file_kinds import all_kinds
+from legroom.reading.files import all_kinds
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""From a path to a Subject: its runs read leniently, their footprints by arithmetic, its syntax where it is Python."""
+"""From a path to a Subject: its runs, what is wrong with them, their footprints by arithmetic, its syntax."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from legroom.model.rule import Key, Subject, SubjectRun
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.predicting.predict import DeviceName, add_up, choose_device, gather
+from legroom.reading.collect_problems import CollectedFile, collected_text, read_collecting
 from legroom.reading.interpreter.script import read_script
-from legroom.reading.leniently import LenientFile, lenient_text, read_leniently
-from legroom.reading.validating import HARMLESS, HARMLESS_PARTS, LenientRun
+from legroom.reading.validating import HARMLESS, HARMLESS_PARTS, CollectedRun
 
 
 def read_subject(
@@ -33,7 +33,7 @@ def read_subject(
     Raises:
         BadInput: it cannot be read, or nothing in it is of a training.
     """
-    file = read_leniently(target, overrides=overrides, like=like)
+    file = read_collecting(target, overrides=overrides, like=like)
     versions = dict(machine.versions)
     for package in (package for backend in backends() for package in backend.pins_read):
         pin = find_pin(file.path, package)
@@ -50,11 +50,11 @@ def subject_of_text(
     Raises:
         BadInput: nothing in it is of a training.
     """
-    return _subject(lenient_text(text, name), dict(machine.versions), machine, budget, device)
+    return _subject(collected_text(text, name), dict(machine.versions), machine, budget, device)
 
 
 def _subject(
-    file: LenientFile, versions: dict[str, str], machine: Machine, budget: Budget, device: DeviceName | None
+    file: CollectedFile, versions: dict[str, str], machine: Machine, budget: Budget, device: DeviceName | None
 ) -> Subject:
     assumed = replace(machine, versions=versions)
     problems = list(file.problems)
@@ -85,7 +85,7 @@ def _subject(
 
 
 def _subject_run(
-    read: LenientRun, run: Run, kind: str, machine: Machine, budget: Budget, device: DeviceName | None
+    read: CollectedRun, run: Run, kind: str, machine: Machine, budget: Budget, device: DeviceName | None
 ) -> SubjectRun:
     lines = {_words(key): line for key, line in read.lines.items()}
     unknown = frozenset(_words(key) for key in read.unknown)

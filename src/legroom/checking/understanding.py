@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from legroom.backends.base import backends
 from legroom.checking.torch_sources import loops_of, steps_environment
 from legroom.model.rule import Subject, Understanding
+from legroom.reading.files import OTHER_TRAINERS
 from legroom.reading.interpreter.script import Script, dotted, each_function
-from legroom.reading.leniently import OTHER_TRAINERS
 from legroom.reading.source import unparsed, walk
 
 UNDERSTOOD = Understanding("understood")

@@ -18,10 +18,9 @@ from legroom.cli.output import check_writable, job_of, show, write_text
 from legroom.cli.overrides import repeated, split_settings, told_notes, with_backend
 from legroom.environments.script_classes import named_by_file
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, MissingExtra, Unseen
-from legroom.fitting.grow import grown
 from legroom.fitting.predictor import Predictor, is_hopeless, predictor_at_once
 from legroom.fitting.search import fit, refuse_unfittable
-from legroom.fitting.tiers import first_that_fits, in_order, recommend
+from legroom.fitting.tiers import first_that_fits, grown, in_order, recommend
 from legroom.fitting.tiers import tier as plan_tier
 from legroom.fitting.tiers import tiers as plan_tiers
 from legroom.machine.child_process import run_file

@@ -15,7 +15,7 @@ from legroom.cli.output import check_writable, show
 from legroom.cli.rehearse import Rehearser, rehearser
 from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, BadInput
 from legroom.fitting.param_search import find_frontier, find_largest
-from legroom.model.program_plan import Attached, Number, Param, ParamSearch, ProgramPlan, Savings, Trial
+from legroom.model.program_plan import Attached, Number, Param, ParamSearch, ParamTrial, ProgramPlan, Savings
 from legroom.model.rehearsal import ProgramPrediction
 from legroom.rendering.attached_text import attached_plan_document, attached_plan_json
 from legroom.rendering.console import complain, say, status
@@ -100,7 +100,7 @@ def _search(params: Sequence[Param], command: Sequence[str], rehearsed: Rehearse
 
     with status("rehearsing", show=not quiet) as shown:
 
-        def attempt(*values: Number) -> Trial:
+        def attempt(*values: Number) -> ParamTrial:
             chosen = dict(zip((param.name for param in params), values, strict=True))
             shown(f"rehearsing {', '.join(f'{name}={value}' for name, value in chosen.items())}")
             constants = {each.name: (each.constant, chosen[each.name]) for each in params if each.constant is not None}
@@ -114,7 +114,7 @@ def _search(params: Sequence[Param], command: Sequence[str], rehearsed: Rehearse
                     hint="more time (--seconds), or an argument of the command in its place",
                 )
             refused = seen.failure or "it failed" if seen.stopped == "failed" else ""
-            trial = Trial(chosen, prediction, refused)
+            trial = ParamTrial(chosen, prediction, refused)
             complain(trial_line(trial))
             return trial
 

@@ -11,7 +11,7 @@ from legroom.cli.parsing import Option
 from legroom.errors import BadInput
 from legroom.reading import override_names
 from legroom.reading.reading_notes import collected_notes
-from legroom.reading.spoken import is_algorithm
+from legroom.reading.targets import is_algorithm
 from legroom.reading.user_files import is_file
 from legroom.reading.workload_options import declared_options
 from legroom.rendering.console import complain

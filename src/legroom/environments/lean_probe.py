@@ -34,7 +34,7 @@ from legroom.storing.column import Column
 from legroom.storing.core import Store
 from legroom.storing.outputs import Outputs
 from legroom.storing.ring import Ring
-from legroom.storing.stacks import Stack, StackFinder
+from legroom.storing.stacks import FrameStack, StackFinder
 
 MOST_ROWS, LEAST_ROWS = 512, 32
 STEPPING_S = 0.8  # and on to LEAST_ROWS where steps are slow,
@@ -291,7 +291,7 @@ class Meter:
         first = fresh(1)
         return first, (fresh(len(observations)) - first) / (len(observations) - 1)
 
-    def _other_stacks(self) -> set[Stack]:
+    def _other_stacks(self) -> set[FrameStack]:
         """Return what would have been taken for a stack, had the run begun with other observations."""
         rows, found = min(self.kept, self.rows), set()
         for start in range(0, rows, max(1, rows // OTHER_BEGINNINGS)):
@@ -325,7 +325,7 @@ class Meter:
         is_settled = literals > 16 * log(max(page / usual, 1.0)) + 16
         return 0.0 if is_settled else max(change_nbytes - SETTLED_SHARE * usual * changes, 0.0)
 
-    def _step_with(self, stack: Stack) -> float:
+    def _step_with(self, stack: FrameStack) -> float:
         """Return the bytes of a step when observations are cut into these frames."""
         made_of = (Options(), self.n_envs, self.item_nbytes, stack)
         store = new_shelf(*made_of, page_bytes=self.store.page_bytes, quick=isinstance(self.store, Ring)).store

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import gcd
 
-from legroom.model.program_plan import Number, Param, ParamSearch, Trial
+from legroom.model.program_plan import Number, Param, ParamSearch, ParamTrial
 from legroom.model.verdict import Budget
 
 MOST_TRIES = 24
@@ -28,7 +28,7 @@ FAR, NEAR = 1.05, 1.02  # ratios of values
 LINES = 6  # proposals by a line, before the search walks
 COLUMNS = 6  # values of the first of two arguments
 
-Try = Callable[[Number], Trial]
+Try = Callable[[Number], ParamTrial]
 
 
 class _Ended(Exception):
@@ -42,7 +42,7 @@ def find_largest(param: Param, attempt: Try, *, most: int = MOST_TRIES, likely: 
         attempt: rehearses one value.
         likely: the value to try first.
     """
-    search = _Search(param, attempt, most)
+    search = _ValueSearch(param, attempt, most)
     why = ""
     try:
         search.run(likely)
@@ -55,14 +55,14 @@ def find_largest(param: Param, attempt: Try, *, most: int = MOST_TRIES, likely: 
     )
 
 
-def find_frontier(first: Param, second: Param, attempt: Callable[[Number, Number], Trial]) -> ParamSearch:
+def find_frontier(first: Param, second: Param, attempt: Callable[[Number, Number], ParamTrial]) -> ParamSearch:
     """Return the largest second argument that fits for some values of the first; the best has the most of both.
 
     A larger value of the first argument takes no less. So what did not fit before is not tried again, and the largest
     that did fit is tried first: where it still fits, one try is enough.
     """
-    trials: list[Trial] = []
-    frontier: list[Trial] = []
+    trials: list[ParamTrial] = []
+    frontier: list[ParamTrial] = []
     reasons: list[str] = []
     likely: Number | None = None
     for value in spread(first.values, COLUMNS):
@@ -96,11 +96,11 @@ def nearest(values: Sequence[Number], wanted: float) -> int:
     return max(bisect_left(values, wanted + 1e-9) - 1, 0)
 
 
-class _Search:
+class _ValueSearch:
     """One search: what was tried, the largest value that fits, the smallest above it that was not seen to."""
 
     def __init__(self, param: Param, attempt: Try, most: int) -> None:
-        self.trials: dict[Number, Trial] = {}
+        self.trials: dict[Number, ParamTrial] = {}
         self.low: Number | None = None
         self.high: Number | None = None
         self._param, self._attempt, self._most = param, attempt, most
@@ -233,7 +233,7 @@ class _Search:
                 meets.append((at, SEGMENT / slope * max(1.0, (at - large) / (large - small))))
         return min(meets, default=None)
 
-    def _tried(self, value: Number) -> Trial:
+    def _tried(self, value: Number) -> ParamTrial:
         if value in self.trials:
             return self.trials[value]
         if len(self.trials) >= self._most:
@@ -251,12 +251,12 @@ class _Search:
             self.high = value  # where that is unknown, smaller values may still be known
         return trial
 
-    def _unknown(self, trial: Trial) -> str:
+    def _unknown(self, trial: ParamTrial) -> str:
         reasons = "; ".join(trial.prediction.footprint.unknown) or "no budget is known"
         return f"unknown whether {self._param.name}={trial.params[self._param.name]} fits: {reasons}"
 
 
-def _places(trial: Trial) -> list[tuple[int, int, int]]:
+def _places(trial: ParamTrial) -> list[tuple[int, int, int]]:
     """Return what a trial takes, has in use of that, and may take: of the host, and of the GPU where it uses one."""
     footprint, budget = trial.prediction.footprint, trial.prediction.budget
     on_card, peaks = footprint.gpu.high if footprint.gpu is not None else 0, footprint.allocator

@@ -33,7 +33,7 @@ ARITHMETIC_MAY_ERR = 1.4  # times the budget: beyond that no trace would find th
 
 
 @dataclass(frozen=True)
-class Step:
+class KnobStep:
     """A knob on its way: what it changed of the run before it."""
 
     knob: Knob
@@ -119,7 +119,7 @@ class _Search:
         self.knobs = tuple(knob for knob in knobs if not (begun and knob.starts_over))
         self.unfinished = False  # there were more combinations than could be tried
         self.hopeless = False
-        self._rough: list[tuple[Run, list[Step]]] | None = None
+        self._rough: list[tuple[Run, list[KnobStep]]] | None = None
 
     def fits(self, run: Run) -> bool:
         return fits(self.predictor.footprint(run), self.budget) is True
@@ -128,9 +128,9 @@ class _Search:
         """Return by how much the run exceeds the budget: in budgets, all phases together."""
         return excess(self.predictor.footprint(run), self.budget)
 
-    def cheapest(self, run: Run, allow: Collection[Price]) -> tuple[Run, list[Step]]:
+    def cheapest(self, run: Run, allow: Collection[Price]) -> tuple[Run, list[KnobStep]]:
         """Return the run with knobs turned by greed, cheapest price first, until it fits or none helps."""
-        steps: list[Step] = []
+        steps: list[KnobStep] = []
         for price in PRICES:
             if price not in allow:
                 continue
@@ -146,7 +146,7 @@ class _Search:
                 break
         return run, steps
 
-    def _best(self, run: Run, price: Price, knobs: Sequence[Knob]) -> Step | None:
+    def _best(self, run: Run, price: Price, knobs: Sequence[Knob]) -> KnobStep | None:
         """Return the knob of this price that buys most, turned as little as needed; None where none buys anything."""
         ladders = {}
         for knob in knobs:
@@ -161,7 +161,7 @@ class _Search:
             return None
         bought = _keeping_data(run, ladders, bought)
         knob = max(bought, key=lambda each: bought[each])
-        return Step(knob, price, differences(run, self._least(ladders[knob])))
+        return KnobStep(knob, price, differences(run, self._least(ladders[knob])))
 
     def _rungs(self, knob: Knob, run: Run) -> list[Run]:
         """Return the knob's settings that the library accepts."""
@@ -181,13 +181,13 @@ class _Search:
                 low = middle + 1
         return ladder[high]
 
-    def loosened(self, run: Run, steps: list[Step]) -> list[Step]:
+    def loosened(self, run: Run, steps: list[KnobStep]) -> list[KnobStep]:
         """Return the steps with each taken back as far as the others allow, the dearest first."""
         while (looser := self._loosened_once(run, steps)) != steps:  # room that one gives back may free another
             steps = looser
         return steps
 
-    def _loosened_once(self, run: Run, steps: list[Step]) -> list[Step]:
+    def _loosened_once(self, run: Run, steps: list[KnobStep]) -> list[KnobStep]:
         kept = list(steps)
         for step in sorted(steps, key=lambda each: PRICES.index(each.price), reverse=True):
             at = kept.index(step)
@@ -200,7 +200,7 @@ class _Search:
             kept = self._looser(run, kept, at)
         return kept
 
-    def _looser(self, run: Run, steps: list[Step], at: int) -> list[Step]:
+    def _looser(self, run: Run, steps: list[KnobStep], at: int) -> list[KnobStep]:
         """Return the steps with the one at this place turned only as far as the others need it to be."""
         before = _replayed(run, steps[:at])
         tries = []
@@ -216,7 +216,7 @@ class _Search:
                 return each
         return steps
 
-    def exhaust(self, run: Run, allow: Collection[Price]) -> tuple[Run, list[Step]]:
+    def exhaust(self, run: Run, allow: Collection[Price]) -> tuple[Run, list[KnobStep]]:
         """Return a fit among combinations of knobs at rest and fully turned, else the nearest to one.
 
         Tracing them all would take minutes: arithmetic says which of them are worth it.
@@ -235,7 +235,7 @@ class _Search:
             self.hopeless = all(fits(rough.footprint(each), roomier) is False for each, _ in self._roughly(run, allow))
         return self.hopeless
 
-    def _roughly(self, run: Run, allow: Collection[Price]) -> list[tuple[Run, list[Step]]]:
+    def _roughly(self, run: Run, allow: Collection[Price]) -> list[tuple[Run, list[KnobStep]]]:
         """Return combinations as arithmetic sees them, the most promising first."""
         if self._rough is None:
             rough = _Search(self.budget, self.predictor.by_arithmetic(), begun=self.begun)
@@ -243,24 +243,24 @@ class _Search:
             self.unfinished = rough.unfinished
         return self._rough
 
-    def _combinations(self, run: Run, allow: Collection[Price]) -> list[tuple[Run, list[Step]]]:
+    def _combinations(self, run: Run, allow: Collection[Price]) -> list[tuple[Run, list[KnobStep]]]:
         useful = [knob for knob in self.knobs if self._price(knob, run) in allow]
-        found: list[tuple[Run, list[Step]]] = [(run, [])]
+        found: list[tuple[Run, list[KnobStep]]] = [(run, [])]
         for knob in (*useful, *useful):  # twice: what one knob leaves may let an earlier one go further
             for variant, steps in list(found):
                 ladder = self._rungs(knob, variant)
                 if ladder and len(found) >= MOST_COMBINATIONS:
                     self.unfinished = True
                 elif ladder:
-                    step = Step(knob, self._price(knob, variant), differences(variant, ladder[-1]))
+                    step = KnobStep(knob, self._price(knob, variant), differences(variant, ladder[-1]))
                     found.append((ladder[-1], [*steps, step]))
             found = self._promising(found)
         return found
 
-    def _promising(self, found: list[tuple[Run, list[Step]]]) -> list[tuple[Run, list[Step]]]:
+    def _promising(self, found: list[tuple[Run, list[KnobStep]]]) -> list[tuple[Run, list[KnobStep]]]:
         """Return the combinations that no other one beats in every phase of every place."""
         scored = [(_highs(self.predictor.footprint(run)), run, steps) for run, steps in found]
-        kept: list[tuple[tuple[int, ...], Run, list[Step]]] = []
+        kept: list[tuple[tuple[int, ...], Run, list[KnobStep]]] = []
         for highs, run, steps in sorted(scored, key=lambda each: (sum(each[0]), len(each[2]))):
             if not any(all(a <= b for a, b in zip(other, highs, strict=True)) for other, _, _ in kept):
                 kept.append((highs, run, steps))
@@ -302,7 +302,7 @@ def _highs(footprint: Footprint) -> tuple[int, ...]:
     return (*highs, footprint.largest_array)
 
 
-def _replayed(run: Run, steps: Sequence[Step]) -> Run:
+def _replayed(run: Run, steps: Sequence[KnobStep]) -> Run:
     for step in steps:
         run = with_changes(run, step.changes)
     return run
@@ -313,7 +313,9 @@ def _needs(footprint: Footprint) -> dict[str, int]:
     return {"host": footprint.host.high, **gpu}
 
 
-def _with_storage_limit(run: Run, steps: list[Step], predictor: Predictor, budget: Budget) -> tuple[Run, list[Step]]:
+def _with_storage_limit(
+    run: Run, steps: list[KnobStep], predictor: Predictor, budget: Budget
+) -> tuple[Run, list[KnobStep]]:
     """Return the run with a limit for its lean storage, and the step that turned it on with that limit along."""
     limited = relimited(run, predictor, budget)
     along = differences(run, limited)
@@ -349,7 +351,7 @@ def unlimited(run: Run, predictor: Predictor) -> Run:
     return run if counted is None or counted > run.memory.max_bytes else without
 
 
-def _turns(asked: Run, repairs: Sequence[Mend], steps: Sequence[Step], predictor: Predictor) -> tuple[Turn, ...]:
+def _turns(asked: Run, repairs: Sequence[Mend], steps: Sequence[KnobStep], predictor: Predictor) -> tuple[Turn, ...]:
     turns, run, before = [], asked, predictor.footprint(asked)
     mending = [(mend.changes, mend.price, mend.say) for mend in repairs]
     turning = [(step.changes, step.price, step.knob.say) for step in steps]

@@ -115,7 +115,7 @@ def space(one: Any) -> dict[str, Any]:
     kind = type(one).__name__
     if kind == "Box":
         low, high = one.low.reshape(-1), one.high.reshape(-1)
-        bounds = [float(each[0]) if len(each) and (each == each[0]).all() else None for each in (low, high)]
+        bounds = [float(each[0]) if len(each) and each.min() == each.max() else None for each in (low, high)]
         return {"type": "box", "shape": list(one.shape), "dtype": one.dtype.name, "low": bounds[0], "high": bounds[1]}
     if kind == "Discrete":
         return {"type": "discrete", "n": int(one.n)}

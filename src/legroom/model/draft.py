@@ -182,24 +182,16 @@ class FileKind(Protocol):
         ...
 
     def drafts(
-        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
-    ) -> list[Draft]:
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None,
+        problems: list[BadInput] | None = None,
+    ) -> list[Draft]:  # fmt: skip
         """Return the runs of the file, or the one of `entry`.
 
         Args:
             algo: the algorithm that an override gives, where the file need not say it.
+            problems: given, it gets what is wrong with single runs, and the others are returned.
 
         Raises:
             BadInput: there is no such entry, or one cannot be read.
         """
         ...
-
-    def lenient_drafts(
-        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
-    ) -> tuple[list[Draft], list[BadInput]]:
-        """Return the runs that can be read, and what is wrong with the rest.
-
-        Raises:
-            BadInput: nothing can be read.
-        """
-        return self.drafts(data, lines, path, entry=entry, algo=algo), []

@@ -93,7 +93,7 @@ class MemorySample:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TrainingEvent:
     """Something that happened in a training, on the clock of its memory samples."""
 
     seconds: float
@@ -125,7 +125,7 @@ class Attempt(_Kept):
 
 
 @dataclass(frozen=True)
-class Retreat(_Kept):
+class RecordedRetreat(_Kept):
     """One time that memory ran out, or was about to, and what was done about it.
 
     Args:
@@ -194,7 +194,7 @@ class Outcome(_Kept):
     seconds: float = 0.0
     items: tuple[MeasuredItem, ...] = ()
     error: str | None = None
-    retreats: tuple[Retreat, ...] = ()
+    retreats: tuple[RecordedRetreat, ...] = ()
     micro_batch: tuple[tuple[Count, Count], ...] | None = None
     versions: dict[str, str] = field(default_factory=dict)
     legroom: Literal[1] = 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from legroom.model.plan import Price
 from legroom.model.rehearsal import ProgramPrediction
@@ -47,7 +46,7 @@ class Param:
 
 
 @dataclass(frozen=True)
-class Trial:
+class ParamTrial:
     """One rehearsal of the program with its arguments set.
 
     Args:
@@ -82,10 +81,10 @@ class ParamSearch:
     """
 
     params: tuple[Param, ...]
-    best: Trial | None
-    next: Trial | None = None
-    trials: tuple[Trial, ...] = ()
-    frontier: tuple[Trial, ...] = field(default=())
+    best: ParamTrial | None
+    next: ParamTrial | None = None
+    trials: tuple[ParamTrial, ...] = ()
+    frontier: tuple[ParamTrial, ...] = field(default=())
     why: str = ""
 
     @property
@@ -101,34 +100,6 @@ class ParamSearch:
     def refused(self) -> bool:
         """Return whether the program took none of the values that were tried."""
         return all(trial.refused for trial in self.trials)
-
-
-@dataclass(frozen=True)
-class Attachment:
-    """One saving that a backend can attach to a program that uses its library.
-
-    Args:
-        name: as `--with` calls it.
-        price: that of its knob; what is free is attached by default.
-        say: what it does, for the person who reads the help.
-        hooks: by module of the user's libraries, the function that is called with that module once it is loaded, as
-            `legroom.x:function`. It runs in the user's interpreter, which need have no more than his libraries.
-        variables: of the program's environment, where the user has not set them.
-        others: variables of the user's that stand for those as well.
-        needs_gpu: whether it does anything without one.
-        takes: what its number is, for `name=N`; empty where it takes none.
-        saves: which memory it saves: the host's, or that of the device that trains, which may be the host.
-    """
-
-    name: str
-    price: Price
-    say: str
-    hooks: Mapping[str, str] = field(default_factory=dict)
-    variables: Mapping[str, str] = field(default_factory=dict)
-    others: tuple[str, ...] = ()
-    needs_gpu: bool = False
-    takes: str = ""
-    saves: Literal["host", "device"] = "host"
 
 
 @dataclass(frozen=True)

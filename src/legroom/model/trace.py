@@ -43,7 +43,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Leak:
+class EnvLeak:
     """Whether memory goes on growing while an environment is stepped, by how much, and where.
 
     Args:
@@ -177,7 +177,7 @@ class Profile:
     env: str
     steps: int
     steps_per_s: float
-    leak: Leak
+    leak: EnvLeak
     own_cpu_share: float = 0.0
     level: int = 0
     curve: Curve = Curve()
@@ -194,7 +194,7 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class Change:
+class FigureChange:
     """One figure before and now, each with what it lies between; None where it was not measured.
 
     Args:
@@ -217,7 +217,7 @@ class Comparison:
     """A profile against an earlier one; `notes` say what makes them hard to compare."""
 
     baseline: str
-    changes: tuple[Change, ...]
+    changes: tuple[FigureChange, ...]
     leak_before: str
     notes: tuple[str, ...] = ()
 

@@ -6,9 +6,11 @@ command line. Only the first problem is reported: fixing it often fixes the rest
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 from legroom.backends.base import (
@@ -22,13 +24,14 @@ from legroom.backends.base import (
 )
 from legroom.errors import BadInput, NotKnownYet
 from legroom.model.draft import Draft, Vocabulary, copied, get, made_with, put, stale_keys
+from legroom.model.facts import Algorithm
 from legroom.model.run import REMOVED_MEMORY, Run
 from legroom.model.spaces import DTYPES, DictSpace, leaves
 from legroom.named_runs import with_own_spaces
 from legroom.reading.hyperchecks import NO_DEFAULT, checked, net_arch_problem, shown
 from legroom.reading.known_spaces import find_spaces
 from legroom.reading.naming import EXTRACTORS, PARTS, did_you_mean, hyperparameter_names, place_of, places
-from legroom.reading.own_algorithms import base_algorithm
+from legroom.reading.user_files import is_file, read_text
 from legroom.reading.yamls import Key, Lines, parse_value
 from legroom.units import LARGEST, parse_size
 
@@ -101,7 +104,7 @@ def run_from_draft(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> R
 
 
 @dataclass(frozen=True)
-class LenientRun:
+class CollectedRun:
     """A run as far as it can be had from a draft in which something may be wrong or not known.
 
     Args:
@@ -121,7 +124,7 @@ class LenientRun:
     base: str | None = None
 
 
-def lenient_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> LenientRun:
+def collected_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> CollectedRun:
     """Return the run of a draft, with every wrong value replaced by the default and written down. Uses the draft up.
 
     Raises:
@@ -148,7 +151,7 @@ def lenient_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> Leni
                 draft.finish(draft, check.given.keys())
             draft.data.setdefault("algo", "PPO")
     except KeyProblem as error:
-        return LenientRun(None, draft.name, dict(draft.lines), problems=(error,))
+        return CollectedRun(None, draft.name, dict(draft.lines), problems=(error,))
     for _ in range(MOST_PROBLEMS):
         try:
             run = check.validated()
@@ -158,10 +161,10 @@ def lenient_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> Leni
                 break
             unknown.add(error.key)
         else:
-            return LenientRun(
+            return CollectedRun(
                 run, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems), draft.base
             )
-    return LenientRun(None, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems))
+    return CollectedRun(None, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems))
 
 
 def _removed(data: dict[str, Any], key: Key) -> bool:
@@ -332,7 +335,7 @@ class _Check:
             return  # pydantic says it better
         found = find_algorithm(self.backend, algo)
         if found is None and ":" in algo:
-            found = base_algorithm(self.backend, algo, self.draft.path)
+            found = _base_algorithm(self.backend, algo, self.draft.path)
             self.data["algo_class"] = algo
         if found is None:
             hint = did_you_mean(algo, algorithm_names(self.backend))
@@ -513,3 +516,28 @@ def _dotted(key: Key) -> str:
 
 def _has_text(space: dict[str, Any]) -> bool:
     return space["type"] == "text" or any(_has_text(sub) for sub in space.get("spaces", {}).values())
+
+
+def _base_algorithm(backend: str, name: str, path: str | None) -> Algorithm | None:
+    """Return the algorithm that a user's `module:Class` derives from; None where its source is not found or says not.
+
+    Its hyperparameters, buffers and environments are those of that one; what more it does is seen only where it runs.
+
+    Args:
+        path: the run file; the module is looked for beside it and in the working directory.
+    """
+    from legroom.reading.interpreter.script import read_script
+
+    module, _, wanted = name.partition(":")
+    relative = Path(module) if module.endswith(".py") else Path(*module.split(".")).with_suffix(".py")
+    folders = [Path(path).parent] if path else []
+    file = next((file for folder in (*folders, Path()) if is_file(file := folder / relative)), None)
+    try:
+        script = None if file is None else read_script(read_text(str(file)), str(file))
+    except BadInput:
+        return None
+    found = script.defined_as(wanted) if script is not None else None
+    if found is None or not isinstance(found[1], ast.ClassDef):
+        return None
+    bases = sorted(base.rpartition(".")[2] for base in found[0].bases(found[1]))
+    return next((known for base in bases if (known := find_algorithm(backend, base)) is not None), None)

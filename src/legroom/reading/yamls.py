@@ -1,7 +1,7 @@
 """YAML to plain data, with the line of every key, and without any of YAML's dangers.
 
-PyYAML's parser delivers events; this module builds the data from them with a stack of its own. That bounds the depth
-(its composers recurse, the C one without a check), counts what aliases expand to before anyone walks it, refuses
+PyYAML's parser delivers events; this module builds the data from them itself. That bounds the depth (PyYAML's own
+composers recurse, the C one without a check), counts what aliases expand to before anyone walks it, refuses
 duplicate keys, and constructs nothing but plain data: of the Python tags, only the ordered dicts and tuples that the
 zoo writes into its saved `config.yml` are understood, as dicts and lists.
 
@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -60,15 +59,12 @@ _resolver: Any = _Resolver()  # its methods have no types
 _constructor: Any = yaml.constructor.SafeConstructor()
 
 
-@dataclass
-class _Open:
-    """A mapping or sequence that is being built."""
+class _Item(NamedTuple):
+    """A part of a mapping or sequence, of a mapping keys and values in turn; `plain` is a word without quotes."""
 
-    event: Any
-    values: list[Any] = field(default_factory=list)  # a mapping's keys and values alternate
-    lines: list[int] = field(default_factory=list)
-    plain: list[bool] = field(default_factory=list)  # whether a scalar stood there without quotes
-    size: int = 1
+    value: Any
+    line: int
+    plain: bool
 
 
 def parse_yaml(text: str, path: str | None = None) -> tuple[Any, Lines]:
@@ -78,10 +74,9 @@ def parse_yaml(text: str, path: str | None = None) -> tuple[Any, Lines]:
         BadInput: it is not YAML, holds more than one document, a tag that is not plain data, a duplicate key,
             an alias of itself, or more depth or values than any run file has.
     """
-    builder = _Builder(path)
+    builder = _Builder(text, path)
     try:
-        for event in yaml.parse(text, Loader=_PARSER):
-            builder.take(event)
+        root = builder.document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else None
@@ -91,7 +86,7 @@ def parse_yaml(text: str, path: str | None = None) -> tuple[Any, Lines]:
         raise BadInput(f"not valid YAML: {problem}", path=path, line=line, hint=hint) from None
     except yaml.YAMLError as error:
         raise BadInput(f"not valid YAML: {error}", path=path, hint="run files are UTF-8 text") from None
-    return builder.root, _lines_by_path(builder.root, builder.lines)
+    return root, _lines_by_path(root, builder.lines)
 
 
 def run_file_draft(data: Any, lines: Lines, path: str) -> Draft:
@@ -132,61 +127,51 @@ def _lost_spaces(value: Any) -> bool:
 class _Builder:
     """Data from events; keeps the line of each key beside the container it stands in."""
 
-    def __init__(self, path: str | None) -> None:
+    def __init__(self, text: str, path: str | None) -> None:
         self.path = path
-        self.root: Any = None
         self.lines: dict[int, tuple[Any, dict[Any, int]]] = {}  # id of container -> it (kept alive), lines of keys
-        self._stack: list[_Open] = []
+        self._events = yaml.parse(text, Loader=_PARSER)
         self._anchors: dict[str, tuple[Any, int]] = {}
-        self._documents = 0
 
-    def take(self, event: Any) -> None:
-        line = event.start_mark.line + 1 if event.start_mark else None
-        match event:
-            case yaml.DocumentStartEvent():
-                self._documents += 1
-                if self._documents > 1:
-                    self._refuse("a second YAML document starts here", line, "keep one run per file")
-            case yaml.ScalarEvent():
-                plain = bool(event.implicit[0])
-                value = self._scalar(event, line)
-                self._anchor(event, value, 1)
-                self._add(value, line, plain, 1)
-            case yaml.AliasEvent():
-                name = str(event.anchor)
-                if name not in self._anchors:
-                    self._refuse(f"alias *{name} has no finished anchor before it", line, "define it with & first")
-                value, size = self._anchors[name]
-                self._add(value, line, False, size)
-            case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
-                if len(self._stack) >= DEEPEST:
-                    self._refuse(f"nested more than {DEEPEST} levels deep", line, "run files are flat")
-                self._stack.append(_Open(event))
-            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
-                done = self._stack.pop()
-                start = done.event.start_mark.line + 1
-                is_map = isinstance(event, yaml.MappingEndEvent)
-                value = self._mapping(done, start) if is_map else self._sequence(done, start)
-                self._anchor(done.event, value, done.size)
-                self._add(value, start, False, done.size)
+    def document(self) -> Any:
+        root, documents = None, 0
+        for event in self._events:
+            if isinstance(event, yaml.NodeEvent):
+                root, _ = self._built(event, 0)
+            elif isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    self._refuse("a second YAML document starts here", _line(event), "keep one run per file")
+        return root
 
-    def _anchor(self, event: Any, value: Any, size: int) -> None:
+    def _built(self, event: Any, depth: int) -> tuple[Any, int]:
+        """Return the data that begins with an event, and how many values it holds once aliases are expanded."""
+        line = _line(event)
+        if isinstance(event, yaml.AliasEvent):
+            name = str(event.anchor)
+            if name not in self._anchors:
+                self._refuse(f"alias *{name} has no finished anchor before it", line, "define it with & first")
+            return self._anchors[name]
+        if isinstance(event, yaml.ScalarEvent):
+            built = self._scalar(event, line), 1
+        else:
+            if depth >= DEEPEST:
+                self._refuse(f"nested more than {DEEPEST} levels deep", line, "run files are flat")
+            items, size = [], 1
+            for each in self._events:
+                if isinstance(each, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+                    break
+                value, inside = self._built(each, depth + 1)
+                items.append(_Item(value, _line(each), isinstance(each, yaml.ScalarEvent) and bool(each.implicit[0])))
+                size += inside
+                if size > MOST_VALUES:
+                    what = f"holds more than {MOST_VALUES:,} values once aliases are expanded"
+                    self._refuse(what, _line(each), "run files are short")
+            make = self._mapping if isinstance(event, yaml.MappingStartEvent) else self._sequence
+            built = make(event.tag, items, line), size
         if event.anchor:
-            self._anchors[event.anchor] = (value, size)
-
-    def _add(self, value: Any, line: int | None, plain: bool, size: int) -> None:
-        if not self._stack:
-            self.root = value
-            return
-        top = self._stack[-1]
-        top.values.append(value)
-        top.lines.append(line or 0)
-        top.plain.append(plain)
-        top.size += size
-        if top.size > MOST_VALUES:
-            self._refuse(
-                f"holds more than {MOST_VALUES:,} values once aliases are expanded", line, "run files are short"
-            )
+            self._anchors[event.anchor] = built
+        return built
 
     def _scalar(self, event: Any, line: int | None) -> Any:
         tag = event.tag
@@ -212,18 +197,17 @@ class _Builder:
             self._refuse_tag(tag, line)
         return event.value
 
-    def _sequence(self, done: _Open, line: int) -> Any:
-        tag = done.event.tag
+    def _sequence(self, tag: str | None, items: list[_Item], line: int) -> Any:
+        values = [item.value for item in items]
         if tag in _ORDERED_DICTS:
-            return self._ordered_dict(done, line)
+            return self._ordered_dict(values, line)
         if tag not in _SEQUENCES:
-            self._refuse_tag(tag, line)
-        self.lines[id(done.values)] = (done.values, dict(enumerate(done.lines)))
-        return done.values
+            self._refuse_tag(str(tag), line)
+        self.lines[id(values)] = (values, {number: item.line for number, item in enumerate(items)})
+        return values
 
-    def _ordered_dict(self, done: _Open, line: int) -> dict[Any, Any]:
+    def _ordered_dict(self, pairs: Any, line: int) -> dict[Any, Any]:
         """Return the dict that `!!python/object/apply:collections.OrderedDict` holds as [[[key, value], ...]]."""
-        pairs: Any = done.values
         if len(pairs) == 1 and isinstance(pairs[0], list) and all(isinstance(p, list) for p in pairs[0]):
             pairs = pairs[0]
         if not all(isinstance(p, list) and len(p) == 2 and isinstance(p[0], str | int) for p in pairs):
@@ -232,15 +216,14 @@ class _Builder:
         self.lines[id(result)] = (result, {p[0]: self.lines[id(p)][1][0] for p in pairs})
         return result
 
-    def _mapping(self, done: _Open, line: int) -> dict[Any, Any]:
-        if done.event.tag not in _MAPPINGS:
-            self._refuse_tag(done.event.tag, line)
+    def _mapping(self, tag: str | None, items: list[_Item], line: int) -> dict[Any, Any]:
+        if tag not in _MAPPINGS:
+            self._refuse_tag(str(tag), line)
         own: dict[Any, Any] = {}
         own_lines: dict[Any, int] = {}
         merged: list[Any] = []
-        for i in range(0, len(done.values) - 1, 2):
-            key, value, at = done.values[i], done.values[i + 1], done.lines[i]
-            if key == "<<" and done.plain[i]:
+        for (key, at, plain), (value, _, _) in zip(items[::2], items[1::2], strict=True):
+            if key == "<<" and plain:
                 merged += value if isinstance(value, list) else [value]
                 continue
             key = _key(key)
@@ -264,6 +247,10 @@ class _Builder:
 
     def _refuse(self, message: str, line: int | None, hint: str) -> None:
         raise BadInput(message, path=self.path, line=line, hint=hint)
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1 if event.start_mark else 0
 
 
 def _key(value: Any) -> Any:

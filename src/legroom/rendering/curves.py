@@ -17,7 +17,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from legroom.model.footprint import Peak
-from legroom.model.outcome import Moment
+from legroom.model.outcome import TrainingEvent
 from legroom.rendering.document import Curves, Limit
 from legroom.rendering.time_left import duration_text, number_text
 from legroom.units import GIB, MIB, format_size
@@ -197,13 +197,13 @@ def _labels(frame: Axes, drawn: Curves, limit: Limit | None, inside: list[str]) 
     return labels
 
 
-def _fewer(marks: Sequence[Moment]) -> list[Moment]:
+def _fewer(marks: Sequence[TrainingEvent]) -> list[TrainingEvent]:
     often = [mark for mark in marks if mark.kind != "retreat"]
     stride = -(-len(often) // CHECKPOINTS) or 1
     return [*often[::stride], *(mark for mark in marks if mark.kind == "retreat")]
 
 
-def _moment(frame: Axes, mark: Moment) -> str:
+def _moment(frame: Axes, mark: TrainingEvent) -> str:
     x = frame.x(min(max(mark.seconds, frame.begin), frame.end))
     said = escape(f"{seconds_text(mark.seconds)}: {mark.text}")
     top = 0 if mark.kind == "retreat" else HEIGHT - 24

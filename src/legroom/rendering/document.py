@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from legroom.model.footprint import Peak
-from legroom.model.outcome import Moment
+from legroom.model.outcome import TrainingEvent
 from legroom.rendering.printable import printable
 
 
@@ -137,7 +137,7 @@ class Curves:
     phases: Sequence[str] = ()
     predicted: Sequence[Peak] = ()
     limit: Limit | None = None
-    marks: Sequence[Moment] = ()
+    marks: Sequence[TrainingEvent] = ()
     most_points: int = 600
 
 

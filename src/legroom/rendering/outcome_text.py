@@ -8,7 +8,7 @@ from pathlib import Path
 
 from legroom import __version__
 from legroom.model.footprint import Peak
-from legroom.model.outcome import MeasuredItem, MeasuredPeak, MemorySample, Moment, Outcome, Progress, finite
+from legroom.model.outcome import MeasuredItem, MeasuredPeak, MemorySample, Outcome, Progress, TrainingEvent, finite
 from legroom.rendering.document import (
     Bar,
     Bars,
@@ -57,7 +57,7 @@ class TrainingReport:
     outcome: Outcome
     progress: Sequence[Progress] = ()
     samples: Sequence[MemorySample] = ()
-    moments: Sequence[Moment] = ()
+    moments: Sequence[TrainingEvent] = ()
     host: Peak | None = None
     gpu: Peak | None = None
     at_host_peak: Sequence[tuple[str, int]] = ()
@@ -114,7 +114,7 @@ def memory_over_time(
     limits: Sequence[Limit | None] = (None, None),
     of: str = "",
     *,
-    marks: Sequence[Moment] = (),
+    marks: Sequence[TrainingEvent] = (),
 ) -> Iterator[Section]:
     """Curves of what was measured.
 

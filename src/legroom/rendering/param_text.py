@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from legroom import __version__
-from legroom.model.program_plan import Number, ParamSearch, Trial
+from legroom.model.program_plan import Number, ParamSearch, ParamTrial
 from legroom.model.verdict import Budget
 from legroom.rendering.console import document
 from legroom.rendering.document import Curves, Document, Limit, Note, Part, Section, Table, verdict
@@ -32,7 +32,7 @@ def search_json(found: ParamSearch) -> str:
     })  # fmt: skip
 
 
-def _trial_data(trial: Trial) -> dict[str, Any]:
+def _trial_data(trial: ParamTrial) -> dict[str, Any]:
     footprint, seen = trial.prediction.footprint, trial.prediction.rehearsal
     return {
         "params": dict(trial.params),
@@ -77,7 +77,7 @@ def _curves(found: ParamSearch) -> Iterator[Part]:
         )])  # fmt: skip
 
 
-def by_value(trial: Trial) -> tuple[Number, ...]:
+def by_value(trial: ParamTrial) -> tuple[Number, ...]:
     """Return what trials are sorted by."""
     return tuple(trial.params.values())
 
@@ -101,7 +101,7 @@ def _verdict(found: ParamSearch) -> Note:
     return verdict(f"{fits}: {params_text(best)} ({needs_text(best.prediction)}){above}{unseen}", "green")
 
 
-def params_text(trial: Trial) -> str:
+def params_text(trial: ParamTrial) -> str:
     """Return the values of a trial as they were given."""
     return ", ".join(f"{name}={value:,}" for name, value in trial.params.items())
 
@@ -113,12 +113,12 @@ def refusal_text(found: ParamSearch) -> str:
     return f"the program refuses {values}: {first_line(first.refused)}"
 
 
-def trial_line(trial: Trial) -> str:
+def trial_line(trial: ParamTrial) -> str:
     """Return what came of one rehearsal, in one line."""
     return f"{params_text(trial)}: {_outcome(trial)} ({trial.prediction.rehearsal.seconds:.0f} s)"
 
 
-def _outcome(trial: Trial) -> str:
+def _outcome(trial: ParamTrial) -> str:
     if trial.refused:
         return f"refused: {first_line(trial.refused)}"
     failed = trial.prediction.rehearsal.failed
@@ -131,7 +131,7 @@ def _short(file: str) -> str:
     return file.rpartition("/")[2]
 
 
-def trial_table(trials: Sequence[Trial], title: str) -> Table:
+def trial_table(trials: Sequence[ParamTrial], title: str) -> Table:
     """Return one row per trial, its memory as a bar that is full at the budget."""
     table = Table([title, "GPU", "of the GPU budget", "host", "result"], "lrvrw", spare=["of the GPU budget"])
     for trial in trials:
@@ -148,7 +148,7 @@ def trial_table(trials: Sequence[Trial], title: str) -> Table:
     return table
 
 
-def _result(trial: Trial) -> str:
+def _result(trial: ParamTrial) -> str:
     if trial.refused:
         return f"refused: {first_line(trial.refused)}"
     if trial.prediction.rehearsal.failed is not None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom import __version__
-from legroom.model.trace import Change, Comparison, KeyCost, Leak, ObservationCost, Profile
+from legroom.model.trace import Comparison, EnvLeak, FigureChange, KeyCost, ObservationCost, Profile
 from legroom.rendering.console import document
 from legroom.rendering.document import (
     Bar,
@@ -126,7 +126,7 @@ def _pace_text(pace: float) -> str:
     return f"{pace:,.0f}" if pace >= 100 else f"{pace:,.1f}"
 
 
-def leak_text(leak: Leak) -> str:
+def leak_text(leak: EnvLeak) -> str:
     """Return the verdict in a line."""
     low, high = leak.interval
     rate = f"{rate_text(leak.bytes_per_step)} per step ({rate_text(low)} to {rate_text(high)})"
@@ -159,7 +159,7 @@ def _short_path(file: str) -> str:
         return file
 
 
-def _line_table(leak: Leak, most: int | None = None) -> Table:
+def _line_table(leak: EnvLeak, most: int | None = None) -> Table:
     """Return the lines that leave memory behind, the first of them where there are more than `most`."""
     table = Table(["left behind by", "per step", "in"], "lrw")
     for line in leak.lines[:most]:
@@ -273,13 +273,13 @@ def _comparison_summary(comparison: Comparison) -> Note:
     return Note(f"changed beyond noise: {names}", "red" if worse else "green")
 
 
-def _change_value(change: Change, value: float | None) -> str:
+def _change_value(change: FigureChange, value: float | None) -> str:
     if value is None:
         return "–"
     return rate_text(value) if change.what == "bytes_per_step" else format_size(value)
 
 
-def _change_text(change: Change) -> str:
+def _change_text(change: FigureChange) -> str:
     if change.verdict == "unknown":
         return change.why
     if change.verdict == "same" or change.before is None or change.now is None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from legroom import __version__
 from legroom.model.footprint import Footprint, Place
-from legroom.model.outcome import Moment
+from legroom.model.outcome import TrainingEvent
 from legroom.model.rehearsal import OutOfMemory, ProgramPrediction, Rehearsal, SameRun, SourceLine
 from legroom.model.verdict import allocator_limit
 from legroom.rendering.console import document
@@ -189,7 +189,7 @@ def _over_time(prediction: ProgramPrediction) -> list[Section]:
         Series("allocated", "var(--k-update)", [allocated for _, allocated, _ in points]),
         Series("reserved, not allocated", "var(--k-runtime)", [max(held - given, 0) for _, given, held in points]),
     )
-    marks = [Moment(t, "step", f"optimizer step {number:,}") for number, t in enumerate(seen.step_times, 1)]
+    marks = [TrainingEvent(t, "step", f"optimizer step {number:,}") for number, t in enumerate(seen.step_times, 1)]
     curves = Curves(
         title, [t for t, _, _ in points], layers, marks=marks, most_points=TIMELINE_POINTS,
         limit=None if limit is None else Limit(limit, "limit of the allocator"),

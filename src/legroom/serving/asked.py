@@ -289,8 +289,7 @@ def _policy(run: Run) -> str | None:
 def with_spaces(run: Run) -> tuple[Run, str | None]:
     """Return the run, with assumed spaces where nothing but its environment would tell them, and what was assumed."""
     backend = backend_of(run)
-    known = run if run.env.spaces else backend.predictor.prepared(run, "arithmetic", lambda text: None)
-    if known.env.spaces is not None:
+    if (run.env.spaces or backend.predictor.prepared(run, "arithmetic", lambda text: None).env.spaces) is not None:
         return run, None
     pictures = run.policy.name == "CnnPolicy"
     seen = {"type": "box", "shape": [84, 84, 3] if pictures else [64], "dtype": "uint8" if pictures else "float32"}

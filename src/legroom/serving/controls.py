@@ -33,7 +33,6 @@ MEMORY_DEPENDS_ON = (
 ON_GPU_ONLY = ("expandable_segments",)
 STEPS_OF_RETURNS = "n-step returns"
 SIZES = ("memory.max_bytes",)
-BUFFERS = {"memory.rollout": "on-policy", "memory.replay": "off-policy"}
 
 
 def controls_of(run: Run) -> list[dict[str, Any]]:
@@ -46,7 +45,8 @@ def controls_of(run: Run) -> list[dict[str, Any]]:
         (about_memory if name in MEMORY_DEPENDS_ON else others).append(control)
     about_memory.sort(key=lambda control: MEMORY_DEPENDS_ON.index(control["key"].partition(".")[2]))
     backend = backend_of(run)
-    offered = [key for key in backend.fitter.settings if BUFFERS.get(key, algorithm.family) == algorithm.family]
+    other_buffer = "memory.replay" if algorithm.family == "on-policy" else "memory.rollout"
+    offered = [key for key in backend.fitter.settings if key != other_buffer]
     groups = {
         "Observations": [*_observations(run)],
         "Environments": [*_environments(backend, offered)],
@@ -54,7 +54,7 @@ def controls_of(run: Run) -> list[dict[str, Any]]:
         "Network": [
             _control(f"policy.kwargs.{name}", label, "widths")
             for name, label in backend.fitter.layers.items()
-            if _is_layer(run, name, backend)
+            if isinstance(run.policy.kwargs.get(name, [] if len(backend.fitter.layers) == 1 else None), list | tuple)
         ],
         "Memory": [*_memory(offered)],
         "Evaluation and checkpoints": [*_around(offered)],
@@ -70,12 +70,6 @@ def controls_of(run: Run) -> list[dict[str, Any]]:
 def control_by_key(run: Run) -> dict[str, Control]:
     """Return the controls of a run by the key they turn."""
     return {control["key"]: control for group in controls_of(run) for control in group["controls"]}
-
-
-def _is_layer(run: Run, name: str, backend: Backend) -> bool:
-    """Return whether the keyword is a list of widths; the only keyword of a library may also be left out."""
-    given = run.policy.kwargs.get(name)
-    return isinstance(given, list | tuple) or (given is None and len(backend.fitter.layers) == 1)
 
 
 def _observations(run: Run) -> Iterator[Control]:

@@ -267,7 +267,9 @@ def _restore_generator(generator: np.random.Generator | None, state: dict[str, A
 
 
 def _name(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+    """Return the name under which states know a class, wherever it stands by now."""
+    name: str = vars(kind).get("name_in_states", f"{kind.__module__}.{kind.__qualname__}")
+    return name
 
 
 class EpisodeStatistics(gym.Wrapper[Any, Any, Any, Any]):
@@ -279,6 +281,8 @@ class EpisodeStatistics(gym.Wrapper[Any, Any, Any, Any]):
     Attributes:
         form: what observations are held against; None where whoever stores them does that.
     """
+
+    name_in_states = "legroom.sharing.statistics.EpisodeStatistics"  # where checkpoints have it from
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)

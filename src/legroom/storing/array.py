@@ -22,7 +22,7 @@ from legroom.errors import BadInput
 from legroom.storing.budget import Options, Shelf, enforce, explained, fitting, load_shelf, new_shelf, open_shelf
 from legroom.storing.core import Store, block_sums, gather, need_core
 from legroom.storing.saving import UNUSABLE, DamagedFile, open_file, read_file, write_file
-from legroom.storing.stacks import Stack, StackFinder
+from legroom.storing.stacks import FrameStack, StackFinder
 from legroom.storing.stored_array import StoredArray
 
 PLAIN_UP_TO = 24  # bytes of an item; an index would cost more than it saves
@@ -32,7 +32,7 @@ WORTH_OF_BEGINNING = 64  # times the bytes of its first frame that a segment hol
 
 
 @dataclass
-class Segment:
+class ArraySegment:
     """A run of writes: how many there were, and how many items are still what was written."""
 
     shelf: Shelf
@@ -102,7 +102,7 @@ class LeanArray(StoredArray):
         self._length = 0
         self._plain = np.empty((0, *self.item_shape), self.dtype)
         self._index = np.empty((0, 2), np.uint32)  # of each item: its segment and stream, its number there
-        self._segments: list[Segment | None] = []
+        self._segments: list[ArraySegment | None] = []
         self._now = -1  # the segment that is written
         self._known: tuple[tuple[Store, ...], np.ndarray] | None = None
         self._path: Path | None = None  # of the file that is read as needed
@@ -285,7 +285,7 @@ class LeanArray(StoredArray):
         if not Path(options["spill_dir"] or "").is_dir():  # another machine's
             options["spill_dir"] = None
         self.__init__(state["shape"], state["dtype"], n_streams=state["n_streams"], **options)  # type: ignore[misc]
-        length, stack = int(state["length"]), Stack(*state["stack"])
+        length, stack = int(state["length"]), FrameStack(*state["stack"])
         self._finder.recall(stack, state["decided"])
         n_index = 0 if self._is_plain else length
         self._plain = fitting(state["plain"], (length - n_index, *self.item_shape), self.dtype)
@@ -296,7 +296,7 @@ class LeanArray(StoredArray):
                 dump["sums"] = b"".join(block_sums(part.read()) for part in dump["arenas"])
             shelf = (open_shelf if is_open else load_shelf)(dump, self.options, self.n_streams, self._item_bytes, stack)
             written, in_use = int(dump["written"]), int(dump["in_use"])
-            self._segments.append(Segment(shelf, written, in_use, int(dump["first_bytes"])))
+            self._segments.append(ArraySegment(shelf, written, in_use, int(dump["first_bytes"])))
         for segment in self._segments[:-1]:
             assert segment is not None
             segment.shelf.store.seal()
@@ -345,7 +345,7 @@ class LeanArray(StoredArray):
             segment = self._next_segment()
         self._store_in(segment, place, frame, stream)
 
-    def _store_in(self, segment: Segment, place: int, frame: np.ndarray, stream: int) -> None:
+    def _store_in(self, segment: ArraySegment, place: int, frame: np.ndarray, stream: int) -> None:
         number = segment.shelf.store.append(stream, frame)
         if not segment.written:
             segment.first_bytes = segment.shelf.store.resident()
@@ -364,7 +364,7 @@ class LeanArray(StoredArray):
         if not segment.in_use and slot != self._now:
             self._segments[slot] = self._known = None
 
-    def _may_end(self, segment: Segment) -> bool:
+    def _may_end(self, segment: ArraySegment) -> bool:
         if self._finder.stack is None or segment.written % FEWEST or not segment.written:
             return False
         if segment.written < self._length // SEGMENTS:
@@ -375,7 +375,7 @@ class LeanArray(StoredArray):
     def _written(self) -> int:
         return sum(each.written for each in self._segments if each is not None)
 
-    def _next_segment(self) -> Segment:
+    def _next_segment(self) -> ArraySegment:
         if self._now >= 0 and (last := self._segments[self._now]) is not None:
             last.shelf.store.seal()
         segment = self._new_segment()
@@ -391,9 +391,9 @@ class LeanArray(StoredArray):
             self._segments[slot] = self._known = None
         return segment
 
-    def _new_segment(self) -> Segment:
+    def _new_segment(self) -> ArraySegment:
         made_of = (self.options, self.n_streams, self._item_bytes, self._finder.found)
-        segment = Segment(new_shelf(*made_of, plain_bytes=self._length * self._item_bytes, quick=True))
+        segment = ArraySegment(new_shelf(*made_of, plain_bytes=self._length * self._item_bytes, quick=True))
         if self._now >= 0 and (last := self._segments[self._now]) is not None and not last.in_use:
             self._segments[self._now] = None
         free = [slot for slot, each in enumerate(self._segments) if each is None]

@@ -15,7 +15,7 @@ import numpy as np
 from legroom.errors import BadInput
 from legroom.machine.forks import in_forks, refusing
 from legroom.storing.core import Store
-from legroom.storing.stacks import PARTS, Stack
+from legroom.storing.stacks import PARTS, FrameStack
 from legroom.units import format_size, parse_size
 
 LARGE = 8 << 20  # bytes that make the store after this one an eager one
@@ -83,7 +83,7 @@ def new_shelf(
     options: Options,
     n_streams: int,
     observation_bytes: int,
-    stack: Stack,
+    stack: FrameStack,
     *,
     eager: bool = False,
     queues: bool = False,
@@ -131,7 +131,7 @@ def new_shelf(
     return Shelf(store, file)
 
 
-def _page_bytes(frame_bytes: int, stack: Stack, page_bytes: int) -> int:
+def _page_bytes(frame_bytes: int, stack: FrameStack, page_bytes: int) -> int:
     """Return the bytes of a page; 0 leaves them to the store."""
     pixels = frame_bytes // PARTS
     if stack.colours and pixels <= SINGLE_PLACES:
@@ -155,7 +155,7 @@ def load_shelf(
     options: Options,
     n_streams: int,
     observation_bytes: int,
-    stack: Stack,
+    stack: FrameStack,
     *,
     quick: bool = False,
 ) -> Shelf:
@@ -170,7 +170,9 @@ def load_shelf(
     return shelf
 
 
-def open_shelf(dump: dict[str, Any], options: Options, n_streams: int, observation_bytes: int, stack: Stack) -> Shelf:
+def open_shelf(
+    dump: dict[str, Any], options: Options, n_streams: int, observation_bytes: int, stack: FrameStack
+) -> Shelf:
     """Return a sealed store that reads what `Shelf.dump` returned as needed: its arenas are parts of a file.
 
     Raises:

@@ -14,7 +14,7 @@ import numpy as np
 from legroom.storing.budget import LARGE, Options, Shelf, explained, fitting, load_shelf, new_shelf
 from legroom.storing.core import WHY_NOT, say_plain
 from legroom.storing.outputs import Decoded, Outputs
-from legroom.storing.stacks import Stack, StackFinder
+from legroom.storing.stacks import FrameStack, StackFinder
 from legroom.storing.stored_array import StoredArray, owned
 
 # Numbers of several bytes repeat as whole numbers, in maps for example, so a page has as many of them as of bytes: more
@@ -52,7 +52,7 @@ class Observations:
         self._row_shape = (n_envs, *shape)
 
     @property
-    def stack(self) -> Stack:
+    def stack(self) -> FrameStack:
         """How observations are cut into frames."""
         return self.finder.found
 
@@ -227,7 +227,7 @@ class Column(Observations, StoredArray):
         """
         self.check_form(state)
         found: dict[str, Any] = {"flat": bool(state["flat"]), "_decoded": None}
-        stack = Stack(*state["stack"])
+        stack = FrameStack(*state["stack"])
         if self.is_plain:
             found["_plain"] = fitting(state["plain"], self.shape_if(state["flat"]), self.dtype)
         else:

@@ -19,7 +19,7 @@ from legroom.storing.budget import LARGE, Shelf, explained, fitting, load_shelf,
 from legroom.storing.column import Observations
 from legroom.storing.core import Store, gather_ring
 from legroom.storing.outputs import Decoded
-from legroom.storing.stacks import Stack
+from legroom.storing.stacks import FrameStack
 from legroom.storing.stored_array import StoredArray, owned
 
 PLAIN_UP_TO = 24  # bytes of an observation; storing it twice costs no more than an index would
@@ -32,7 +32,7 @@ BOTH = 2  # observations and next observations at once
 
 
 @dataclass
-class Segment:
+class RingSegment:
     """A run of rows, counted from the buffer's first row ever, and where they are stored."""
 
     first: int
@@ -73,7 +73,7 @@ class Ring(Observations):
         # what was decoded along with the other side, and the (side, rows, envs) that it is; gone with the next change
         self._kept: tuple[tuple[int, bytes, bytes], np.ndarray] | None = None
         self.newest = -1  # the row that was written last
-        self._segments: list[Segment] = []
+        self._segments: list[RingSegment] = []
         self._places: tuple[np.ndarray, tuple[Store, ...]] | None = None
         self.count = 0  # rows ever written
 
@@ -190,14 +190,14 @@ class Ring(Observations):
             ValueError: it does not fit this ring or is damaged.
         """
         self.check_form(state)
-        stack = Stack(*state["stack"])
+        stack = FrameStack(*state["stack"])
         found: dict[str, Any] = {"count": int(state["count"]), "_begun": None, "_kept": None, "_places": None}
         if self.is_plain:
             found["_plain"] = fitting(state["plain"], self._plain.shape, self.dtype)
         else:
             found["_numbers"] = fitting(state["numbers"], self._numbers.shape, self._numbers.dtype)
             found["_segments"] = [
-                Segment(
+                RingSegment(
                     int(dump["first"]),
                     load_shelf(dump, self.options, self.n_envs, self.item_bytes, stack, quick=True),
                     int(dump["first_row_bytes"]),
@@ -236,7 +236,7 @@ class Ring(Observations):
             self.count -= 1  # the last row once more: whatever else belongs to it could not be stored
         self.newest = (row - 1) % self.rows
 
-    def _next_segment(self, last: Segment | None) -> Segment:
+    def _next_segment(self, last: RingSegment | None) -> RingSegment:
         eager = last is not None and last.shelf.store.resident() >= LARGE
         queues = last is not None and last.shelf.queues
         if last is not None:
@@ -250,11 +250,11 @@ class Ring(Observations):
             plain_bytes=2 * self.plain_bytes,
             quick=True,
         )
-        self._segments.append(segment := Segment(self.count, shelf))
+        self._segments.append(segment := RingSegment(self.count, shelf))
         self._places = None
         return segment
 
-    def _may_end(self, segment: Segment) -> bool:
+    def _may_end(self, segment: RingSegment) -> bool:
         """Say whether a new segment costs little beside this one."""
         length = self.count - segment.first
         most = MOST_SEGMENTS_WITH_FILES if self.options.spills else MOST_SEGMENTS

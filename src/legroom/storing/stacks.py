@@ -22,7 +22,7 @@ MAX_FRAMES = 64  # more frames than this in one observation are no stack but a p
 
 
 @dataclass(frozen=True)
-class Stack:
+class FrameStack:
     """An observation of n_stack frames: bytes [outer][n_stack][rest], the newest frame last or first.
 
     `colours` says how those of a frame may lie, `row_bytes` how long a row of a picture is.
@@ -35,7 +35,7 @@ class Stack:
     row_bytes: int = 0
 
     def as_state(self) -> tuple[int, int, bool, int, int]:
-        """Return what `Stack(*state)` takes."""
+        """Return what `FrameStack(*state)` takes."""
         return self.n_stack, self.outer, self.newest_first, self.colours, self.row_bytes
 
 
@@ -45,7 +45,7 @@ class StackFinder:
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.shape, self.dtype = shape, np.dtype(dtype)
         self.single = _stack(1, 1, False, shape, self.dtype)
-        self.stack: Stack | None = None if _candidates(shape) else self.single
+        self.stack: FrameStack | None = None if _candidates(shape) else self.single
         self._previous: dict[int, np.ndarray] = {}
         self._score: dict[tuple[int, int, bool], int] = {}
         self._changes = self._seen = 0
@@ -68,17 +68,17 @@ class StackFinder:
             self._previous.clear()
 
     @property
-    def found(self) -> Stack:
+    def found(self) -> FrameStack:
         """How observations are cut into frames, as far as is known."""
         return self.stack or self.single
 
-    def recall(self, stack: Stack, decided: bool) -> None:
+    def recall(self, stack: FrameStack, decided: bool) -> None:
         """Go on from what was found before; what is stored has its colours, whatever would be found now."""
-        self.single = Stack(colours=stack.colours, row_bytes=stack.row_bytes)
+        self.single = FrameStack(colours=stack.colours, row_bytes=stack.row_bytes)
         if decided:
             self.stack = stack
 
-    def _decide(self) -> Stack:
+    def _decide(self) -> FrameStack:
         """Return the shift that explains most changes, at least half of them; fewer frames win a tie."""
         best = max(self._score, key=lambda c: (self._score[c], c[1]), default=None)
         if best is None or 2 * self._score[best] < self._changes:
@@ -92,7 +92,7 @@ class StackFinder:
         return found
 
 
-def _many_colours(observation: np.ndarray, stack: Stack) -> bool:
+def _many_colours(observation: np.ndarray, stack: FrameStack) -> bool:
     """Say whether a frame of the observation has more colours than a table holds."""
     if stack.colours == NO_COLOURS:
         return False
@@ -102,11 +102,11 @@ def _many_colours(observation: np.ndarray, stack: Stack) -> bool:
     return len(np.unique(red | green << 8 | blue << 16)) > MOST_COLOURS
 
 
-def _stack(n_stack: int, outer: int, newest_first: bool, frame: tuple[int, ...], dtype: np.dtype) -> Stack:
+def _stack(n_stack: int, outer: int, newest_first: bool, frame: tuple[int, ...], dtype: np.dtype) -> FrameStack:
     sizes = [size for size in frame if size > 1]
     row = sizes[-2:] if len(sizes) > 2 and sizes[-1] <= MOST_PARTS else sizes[-1:]
     row_bytes = prod(row) * dtype.itemsize if len(sizes) > 1 else 0
-    return Stack(n_stack, outer, newest_first, _colours(frame, dtype), row_bytes)
+    return FrameStack(n_stack, outer, newest_first, _colours(frame, dtype), row_bytes)
 
 
 def _colours(frame: tuple[int, ...], dtype: np.dtype) -> int:

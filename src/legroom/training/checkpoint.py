@@ -295,23 +295,20 @@ class Checkpoints:
                 others[name] = array
         for group, members in groups.items():
             if members:
-                with _Entry(folder, f"{group}.safetensors", manifest) as file:
+                with _NewFile(folder, f"{group}.safetensors", manifest) as file:
                     write_safetensors(file, members)
-        with _Entry(folder, RAW, manifest) as file:
+        with _NewFile(folder, RAW, manifest) as file:
             index = write_raw(file, others)
-        with _Entry(folder, STATE, manifest) as file:
+        with _NewFile(folder, STATE, manifest) as file:
             file.write(json.dumps({"legroom": VERSION, **about, "data": data, "arrays": index}).encode())
         for name, write in files.items():
             write(folder / name)
-            manifest[name] = {"bytes": (folder / name).stat().st_size, "sha256": _sha256(folder / name)}
+            manifest[name] = _entry_of(folder / name)
         new = list(manifest)
         for name, source in link.items():
             if not _link(source, folder / name):
                 new.append(name)
-            manifest[name] = self._known(source) or {
-                "bytes": (folder / name).stat().st_size,
-                "sha256": _sha256(folder / name),
-            }
+            manifest[name] = self._known(source) or _entry_of(folder / name)
         (folder / MANIFEST).write_bytes(seal({"legroom": VERSION, **about, "files": manifest}, indent=1))
         sync_all([folder / name for name in (*new, MANIFEST)])
         sync_directory(folder)
@@ -468,6 +465,10 @@ def _link(source: Path, target: Path) -> bool:
     return True
 
 
+def _entry_of(path: Path) -> dict[str, Any]:
+    return {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+
+
 def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
     with open_plain(path) as file:
@@ -476,7 +477,7 @@ def _sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-class _Entry:
+class _NewFile:
     """A new file of a checkpoint, and its entry in the manifest."""
 
     def __init__(self, folder: Path, name: str, manifest: dict[str, dict[str, Any]]) -> None:

@@ -27,7 +27,7 @@ from legroom.model.verdict import Budget, fits, refused_array
 from legroom.predicting.predict import DeviceName, add_up, choose_device, gather
 from legroom.training.request import Training, changing_learning, listed
 from legroom.training.run_folder import Predicted
-from legroom.training.train import Failure, NextKnob, turned_knobs
+from legroom.training.train import NextKnob, TrainingFailure, turned_knobs
 from legroom.units import format_size
 
 
@@ -142,7 +142,7 @@ def knob_after_failure(training: Training, machine: Machine) -> NextKnob | None:
     device: DeviceName = "cuda" if training.device == "cuda" else "cpu"
     allow = PRICES if training.allow_changes else SAME_LEARNING
 
-    def next_knob(run: Run, failure: Failure) -> tuple[Run, Predicted | None] | None:
+    def next_knob(run: Run, failure: TrainingFailure) -> tuple[Run, Predicted | None] | None:
         assert failure.place is not None
         known, mode = backend.trainer.quick_prediction(run)  # made only now, since most trainings never fail
         predictor = Predictor(known, machine, mode=mode, device=device, trust=True)

@@ -38,7 +38,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from legroom.errors import BadInput
 from legroom.machine.forks import in_forks, to_nowhere
@@ -55,9 +55,10 @@ from legroom.model.files import (
     unseal,
     write_whole,
 )
-from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak, Phase
+from legroom.model.footprint import HOST_PLACES, Footprint, Item, Peak
 from legroom.model.outcome import Outcome
 from legroom.model.run import Run, kept_run
+from legroom.model.spaces import Data
 from legroom.training.durable import set_aside
 from legroom.training.progress_log import read_progress
 
@@ -68,8 +69,10 @@ OURS, ASIDE = (RUN, PREDICTION, OUTCOME, LOG, LIVE, LOCK, PROGRESS, "checkpoints
 
 
 @dataclass(frozen=True)
-class Predicted:
+class Predicted(Data):
     """What a prediction said, as much of it as a training shows beside what it measures."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "ignore"}
 
     host: Peak
     gpu: Peak | None
@@ -226,15 +229,8 @@ class RunFolder:
         """Return what was predicted when the training began; None where that is missing or damaged."""
         try:
             data = self._read(PREDICTION)
-            if data is None:
-                return None
-            peaks = {at: (one := data[at]) and Peak(**one | {"phase": Phase(one["phase"])}) for at in ("host", "gpu")}
-            items = (tuple((str(name), int(each)) for name, each in data[key]) for key in ("items", "at_host_peak"))
-            if peaks["host"] is None:
-                return None
-            way, scale = str(data.get("way", "")), float(data.get("band_scale", 1.0))
-            return Predicted(peaks["host"], peaks["gpu"], *items, way=way, band_scale=scale)
-        except (BadInput, KeyError, TypeError, ValueError):
+            return None if data is None else Predicted.model_validate(data)
+        except (BadInput, ValueError):
             return None
 
     def outcome(self) -> Outcome | None:

@@ -30,7 +30,7 @@ from legroom.machine.gpus import GpuMeter
 from legroom.machine.tree import tree_memory
 from legroom.model.files import new_temporary
 from legroom.model.learner import TrainTask
-from legroom.model.outcome import MemorySample, Moment, Progress, TrainingPhase
+from legroom.model.outcome import MemorySample, Progress, TrainingEvent, TrainingPhase
 from legroom.training.background import STOP_WITHIN_S
 from legroom.training.events import EnvCalls, EventLines, new_file
 from legroom.training.hanging import Hang, HangWatch
@@ -53,7 +53,7 @@ _BOOTSTRAP = (
 )
 
 
-class Display(Protocol):
+class TrainingDisplay(Protocol):
     """What shows a training while it goes on."""
 
     def progress(self, progress: Progress) -> None: ...
@@ -81,7 +81,7 @@ class ChildRecord:
     gpu_peak_nbytes: int | None = None
     samples: MemorySamples = field(default_factory=MemorySamples)
     progress: list[Progress] = field(default_factory=list)
-    moments: list[Moment] = field(default_factory=list)  # what happened when, to be marked in charts
+    moments: list[TrainingEvent] = field(default_factory=list)  # what happened when, to be marked in charts
 
     @property
     def seconds(self) -> float:
@@ -109,7 +109,7 @@ def drop_some(messages: list[Any]) -> None:
 
 def supervise(
     task: TrainTask,
-    display: Display,
+    display: TrainingDisplay,
     record: ChildRecord,
     *,
     import_path: list[str],
@@ -210,7 +210,9 @@ class _Stop:
     A checkpoint that is being written is worth the wait, unless an environment hangs while it is asked for its state.
     """
 
-    def __init__(self, child: subprocess.Popen[bytes], record: ChildRecord, display: Display, watch: HangWatch) -> None:
+    def __init__(
+        self, child: subprocess.Popen[bytes], record: ChildRecord, display: TrainingDisplay, watch: HangWatch
+    ) -> None:
         self._child, self._record, self._display, self._watch = child, record, display, watch
         self._times, self._forced_at = 0, math.inf
         self._owed = False  # a signal that may have been lost: a child that is importing may swallow it
@@ -261,7 +263,7 @@ def stop_words(event: Mapping[str, Any]) -> str:
 
 
 def _end_hanging(
-    child: subprocess.Popen[bytes], record: ChildRecord, display: Display, hang: Hang, *, restart: bool
+    child: subprocess.Popen[bytes], record: ChildRecord, display: TrainingDisplay, hang: Hang, *, restart: bool
 ) -> None:
     """End a child whose environment hangs, and say where; one that hangs in closing has told its end already."""
     end_group(child)
@@ -285,7 +287,7 @@ class _Listener:
     """Takes in what the child says: into the record, and onto the display."""
 
     def __init__(
-        self, record: ChildRecord, display: Display, meter: _Meter, on_retreat: Callable[[dict[str, Any]], None]
+        self, record: ChildRecord, display: TrainingDisplay, meter: _Meter, on_retreat: Callable[[dict[str, Any]], None]
     ) -> None:
         self.record, self.display, self.meter, self._on_retreat = record, display, meter, on_retreat
         self._lines, self._pending = EventLines(), deque[dict[str, Any]]()
@@ -344,7 +346,7 @@ class _Listener:
 
     def _mark(self, kind: Literal["checkpoint", "retreat"], text: str) -> None:
         moments = self.record.moments
-        moments.append(Moment(self.meter.seconds(), kind, text))
+        moments.append(TrainingEvent(self.meter.seconds(), kind, text))
         drop_some(moments)
 
 
@@ -354,7 +356,7 @@ class _Meter:
     On a card, what the driver counts is the higher figure: torch knows its own tensors and cache, not the CUDA context.
     """
 
-    def __init__(self, pid: int, record: ChildRecord, display: Display, gpu_meter: GpuMeter | None) -> None:
+    def __init__(self, pid: int, record: ChildRecord, display: TrainingDisplay, gpu_meter: GpuMeter | None) -> None:
         self._phase: TrainingPhase = "start"
         self._sampled: set[TrainingPhase] = set()
         self.gpu_nbytes: int | None = None  # as the child knows it

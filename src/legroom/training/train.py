@@ -30,17 +30,17 @@ from legroom.model.outcome import (
     MeasuredPeak,
     MeasuredPeaks,
     MemorySample,
-    Moment,
     Outcome,
     Progress,
-    Retreat,
+    RecordedRetreat,
+    TrainingEvent,
 )
 from legroom.model.run import Run
 from legroom.training.checkpoint import Checkpoint, checkpoint_paths
 from legroom.training.lookout import Lookout
 from legroom.training.request import Training
 from legroom.training.run_folder import OUTCOME, Predicted, RunFolder
-from legroom.training.supervise import ChildRecord, Display, supervise
+from legroom.training.supervise import ChildRecord, TrainingDisplay, supervise
 from legroom.units import format_size
 
 NEAR = 0.9  # of the limit: a process that is killed there was killed for its memory
@@ -51,7 +51,7 @@ Place = Literal["host", "gpu"]
 
 
 @dataclass(frozen=True)
-class Failure:
+class TrainingFailure:
     """One end before its time.
 
     Args:
@@ -69,7 +69,7 @@ class Failure:
     by_others: bool = False
 
 
-def failure_of(record: ChildRecord, limit: int | None) -> Failure | None:
+def failure_of(record: ChildRecord, limit: int | None) -> TrainingFailure | None:
     """Return why the child ended, None where going on would be of no use: it is done, was stopped, or is wrong.
 
     Args:
@@ -84,24 +84,28 @@ def failure_of(record: ChildRecord, limit: int | None) -> Failure | None:
     room = f"{format_size(record.host_peak_nbytes)} in use" + (f" of {format_size(limit)}" if limit else "")
     match end.get("event"):
         case "retreated":
-            return Failure(f"memory was about to run out ({room})", record.step, "host")
+            return TrainingFailure(f"memory was about to run out ({room})", record.step, "host")
         case "failed" if end.get("cause") == "memory":
             place = "gpu" if end.get("on_gpu") else "host"
-            return Failure(f"out of memory: {_first_line(end['message'])}", record.step, place)
+            return TrainingFailure(f"out of memory: {_first_line(end['message'])}", record.step, place)
         case "failed" if end.get("cause") == "worker-died":
             killed = bool(end.get("oom_killed"))
             place = "host" if killed or near else None
-            return Failure(f"{_first_line(end['message'])} ({room})", record.step, place, by_others=killed and far)
+            return TrainingFailure(
+                f"{_first_line(end['message'])} ({room})", record.step, place, by_others=killed and far
+            )
         case "failed" if end.get("cause") == "hanging" and end.get("restart"):
-            return Failure(_first_line(end["message"]), record.step, None, repeats=True)
+            return TrainingFailure(_first_line(end["message"]), record.step, None, repeats=True)
         case None if record.exit_code is not None and -record.exit_code in CRASHES:
             name = signal.Signals(-record.exit_code).name
-            return Failure(f"it crashed by {name} ({room})", record.step, "host" if near else None, repeats=not near)
+            return TrainingFailure(
+                f"it crashed by {name} ({room})", record.step, "host" if near else None, repeats=not near
+            )
         case None if record.exit_code == -signal.SIGKILL:
             by_kernel = record.oom_kills > 0
             killer = "the kernel killed it because memory ran out" if by_kernel else "it was killed by SIGKILL"
             place = "host" if by_kernel or near else None
-            return Failure(f"{killer} ({room})", record.step, place, by_others=by_kernel and far)
+            return TrainingFailure(f"{killer} ({room})", record.step, place, by_others=by_kernel and far)
     return None
 
 
@@ -124,10 +128,12 @@ PICTURES_EVERY = 10  # iterations
 WAIT_FOR_ROOM_S, ROOM_EVERY_S = 60.0, 5.0
 
 
-NextKnob = Callable[[Run, Failure], "tuple[Run, Predicted | None] | None"]
+NextKnob = Callable[[Run, TrainingFailure], "tuple[Run, Predicted | None] | None"]
 
 
-def train(training: Training, display: Display, *, next_knob: NextKnob | None = None) -> tuple[Outcome, ChildRecord]:
+def train(
+    training: Training, display: TrainingDisplay, *, next_knob: NextKnob | None = None
+) -> tuple[Outcome, ChildRecord]:
     """Train to the end, a stop or a failure; the outcome is in the folder when this returns.
 
     Where memory runs out, the training goes on from its last good checkpoint with the next knob turned; where the child
@@ -195,7 +201,7 @@ def train(training: Training, display: Display, *, next_knob: NextKnob | None = 
 class LoggingDisplay:
     """Shows on `display`, and writes memory and words down for whoever follows it from outside (`legroom ui`)."""
 
-    def __init__(self, display: Display, folder: Path) -> None:
+    def __init__(self, display: TrainingDisplay, folder: Path) -> None:
         self._display, self._log = display, LiveLog(folder)
 
     def progress(self, progress: Progress) -> None:
@@ -210,7 +216,7 @@ class LoggingDisplay:
         self._display.say(line)
 
 
-def _write_patiently(outcome: Outcome, folder: RunFolder, display: Display) -> None:
+def _write_patiently(outcome: Outcome, folder: RunFolder, display: TrainingDisplay) -> None:
     """Write the outcome, and wait a while for room where the disk is full: what was learned is in a checkpoint."""
     until = time.monotonic() + WAIT_FOR_ROOM_S
     while True:
@@ -281,7 +287,9 @@ class Starts:
             self._set_memory(micro_batch=tuple((int(update), int(size)) for update, size in event["micro_batch"]))
             with suppress(BadInput):  # a full disk: the next checkpoint may find room, and so may the next retreat
                 self.keep()
-        self.retreats.append(Retreat(event["step"], event["why"], f"redone with {event['what']}", event["update"]))
+        self.retreats.append(
+            RecordedRetreat(event["step"], event["why"], f"redone with {event['what']}", event["update"])
+        )
 
     def _set_memory(self, **settings: Any) -> None:
         run = self.training.run
@@ -293,7 +301,7 @@ class Starts:
         self._reason = "without expandable segments"
         self._restarts += 1
 
-    def goes_on(self, failure: Failure, next_knob: NextKnob | None) -> bool:
+    def goes_on(self, failure: TrainingFailure, next_knob: NextKnob | None) -> bool:
         """Decide how to go on after a failure; False where there is no way, or it was tried often enough."""
         self._restarts += 1
         run, retries = self.training.run, self.training.retries
@@ -317,16 +325,16 @@ class Starts:
                 self._give_up(failure, "no allowed change is left that saves memory")
                 return False
         self._reason = f"{failure.why}; {what}"
-        self.retreats.append(Retreat(failure.step, failure.why, what))
+        self.retreats.append(RecordedRetreat(failure.step, failure.why, what))
         self.record.moments.append(
-            Moment(self.record.seconds, "retreat", f"step {failure.step:,}: {failure.why}; {what}")
+            TrainingEvent(self.record.seconds, "retreat", f"step {failure.step:,}: {failure.why}; {what}")
         )
         self.last_word = f"at step {failure.step:,}: {failure.why}; {what} (restart {self._restarts} of {retries})"
         self.training = replace(self.training, resume=True)
         return True
 
-    def _give_up(self, failure: Failure, why: str) -> None:
-        self.retreats.append(Retreat(failure.step, failure.why, f"given up: {why}"))
+    def _give_up(self, failure: TrainingFailure, why: str) -> None:
+        self.retreats.append(RecordedRetreat(failure.step, failure.why, f"given up: {why}"))
         if self.record.end.get("event") == "retreated":
             self.record.end |= {"event": "failed", "message": f"{failure.why}; given up: {why}", "cause": "memory"}
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from legroom import __version__
 from legroom.errors import BadInput
 from legroom.model.files import open_plain
-from legroom.model.trace import Change, Comparison, LeakVerdict, Profile
+from legroom.model.trace import Comparison, FigureChange, LeakVerdict, Profile
 
 JSON_VERSION = 1
 LARGEST_FILE = 64 << 20  # bytes
@@ -61,7 +61,7 @@ def compare(profile: Profile, saved: Mapping[str, Any], name: str) -> Comparison
     grows = "leak" in (leak["verdict"], now.verdict)
     level = _change("level", _pairs(saved, "level", "level_interval"), (profile.level, profile.level_interval))
     if grows:
-        level = Change("level", level.before, level.now, None, None, "unknown", "no steady level: it leaks")
+        level = FigureChange("level", level.before, level.now, None, None, "unknown", "no steady level: it leaks")
     slope = _pairs(leak, "bytes_per_step", "interval")
     changes = (
         level,
@@ -83,17 +83,17 @@ def _notes(profile: Profile, saved: Mapping[str, Any]) -> list[str]:
 
 def _change(
     what: What, before: tuple[float | None, Pair | None], now: tuple[float | None, Pair | None], least: float = 0.0
-) -> Change:
+) -> FigureChange:
     (was, was_in), (value, value_in) = before, now
     if was is None or value is None or was_in is None or value_in is None:
         missing = "was not measured then" if was is None else "was not measured now" if value is None else ""
-        return Change(
+        return FigureChange(
             what, was, value, was_in, value_in, "unknown", missing or "the run was too short to measure noise"
         )
     apart = max(was_in[0], value_in[0]) > min(was_in[1], value_in[1])
     if not apart or abs(value - was) < least:
-        return Change(what, was, value, was_in, value_in, "same")
-    return Change(what, was, value, was_in, value_in, "worse" if value > was else "better")
+        return FigureChange(what, was, value, was_in, value_in, "same")
+    return FigureChange(what, was, value, was_in, value_in, "worse" if value > was else "better")
 
 
 def _pairs(data: Any, value: str, interval: str) -> tuple[float | None, Pair | None]:

@@ -25,7 +25,7 @@ from legroom.errors import BadInput, LegroomError, MissingExtra
 from legroom.machine.child_process import ask_child, import_path
 from legroom.machine.probing import probe
 from legroom.model.run import EnvSpec, Run
-from legroom.model.trace import Curve, KeyCost, Leak, LeakLine, ObservationCost, ParallelRow, Profile, Scaling
+from legroom.model.trace import Curve, EnvLeak, KeyCost, LeakLine, ObservationCost, ParallelRow, Profile, Scaling
 from legroom.named_runs import find_workload, run_files
 from legroom.reading import read, run_from_dict
 from legroom.reading.user_files import is_file
@@ -277,14 +277,14 @@ def write_cprofile(
     ask_profile("cprofile", task, timeout_s=timeout_s, file=str(file.absolute()), steps=frames, seed=seed)
 
 
-def as_leak(measured: Mapping[str, Any]) -> Leak:
-    """Return what `measuring.measure` found as a Leak, with the steps until this machine's memory is used up."""
+def as_leak(measured: Mapping[str, Any]) -> EnvLeak:
+    """Return what `measuring.measure` found as an EnvLeak, with the steps until this machine's memory is used up."""
     verdict, rate = measured["verdict"], measured["rate"]
     left = int(probe().available / rate) if verdict == "leak" and rate > 0 else None
-    return Leak(verdict, rate, _pair(measured["interval"]), why=measured["why"], steps_left=left)
+    return EnvLeak(verdict, rate, _pair(measured["interval"]), why=measured["why"], steps_left=left)
 
 
-def _with_lines(leak: Leak, env: EnvTask, measured: Mapping[str, Any], *, frames: int, seed: int) -> Leak:
+def _with_lines(leak: EnvLeak, env: EnvTask, measured: Mapping[str, Any], *, frames: int, seed: int) -> EnvLeak:
     """Return the leak with its lines, largest first, what keeps it, what found them, and why where none was.
 
     What the tracker does not see of growing C memory (it follows calls that go through a library's import table, not

@@ -20,6 +20,7 @@ from legroom.xla.buffers import held_lines, read_allocations
 from legroom.xla.target import ENVIRONMENT, EXTRA, FLAGS, PACKAGES, PLUGIN, add_flags, plugin_missing, target_text
 
 TIMEOUT_S = 1800.0
+WITHOUT_TRITON = "--xla_gpu_enable_triton_gemm=false"  # whose tiles XLA cannot choose for every product untimed
 VERSION = 2
 _FATAL = re.compile(r"^F\d{4} [\d:.]+ +\d+ (.*)$", re.MULTILINE)  # what XLA writes before it ends the process
 
@@ -61,6 +62,9 @@ def plan_program(program: Path, card: KnownGpu) -> ProgramPlan:
             raise BadInput(f"XLA cannot be asked for a {card.name}: {missing}", hint=install_command(EXTRA, PLUGIN))
         raise MissingExtra(EXTRA, PLUGIN, what=f"asking XLA for a {card.name}")
     answer = _asked(program, target)
+    if "error" in answer:  # as "Couldn't find output tile sizes": a card would take cuBLAS for that product
+        without = _asked(program, target, WITHOUT_TRITON)
+        answer = answer if "error" in without else without
     if "error" not in answer:
         write_json(kept, answer)
         return _plan(answer)
@@ -70,9 +74,9 @@ def plan_program(program: Path, card: KnownGpu) -> ProgramPlan:
     return replace(_plan(on_cpu), why_cpu=str(answer["error"]))
 
 
-def _asked(program: Path, target: str) -> dict[str, Any]:
+def _asked(program: Path, target: str, flags: str = "") -> dict[str, Any]:
     """Return the answer of a child for a card, or for the CPU where the target is empty; `error` where it has none."""
-    task = {"program": str(program), "target": target}
+    task = {"program": str(program), "target": target, "flags": flags}
     found = ask_child("legroom.xla.programs", task, kind="compile", timeout_s=TIMEOUT_S, environment=ENVIRONMENT)
     if found.data is not None:
         return found.data
@@ -92,7 +96,7 @@ def main() -> None:
 
 def _answer(task: dict[str, Any]) -> dict[str, Any]:
     dump = Path(task["folder"], "dump")
-    add_flags(FLAGS, f"--xla_dump_to={dump}")  # which XLA reads when jax is imported
+    add_flags(FLAGS, task["flags"], f"--xla_dump_to={dump}")  # which XLA reads when jax is imported
     try:
         return _planned(Path(task["program"]).read_bytes(), task["target"], dump)
     except Exception as error:  # of XLA, whatever it is: its words are the answer

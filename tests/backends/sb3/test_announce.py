@@ -12,7 +12,7 @@ import pytest
 from stable_baselines3 import DQN
 
 import legroom
-from legroom.backends.sb3.measured_items import architecture, cleaned_line, measured_items, opening_lines
+from legroom.backends.sb3.judging import architecture, cleaned_line, measured_items, opening_lines
 from legroom.reading import read, run_from_dict
 
 FIRE = {
@@ -42,7 +42,7 @@ def test_on_the_cpu_parameters_and_host_memory_are_said():
 
 WATCHED = """
 from stable_baselines3 import DQN
-from legroom.backends.sb3.measured_items import cleaned_line, opening_lines
+from legroom.backends.sb3.judging import cleaned_line, opening_lines
 from legroom.reading import run_from_dict
 
 run = run_from_dict({"algo": "DQN", "env": {"id": "CartPole-v1"}})

@@ -15,8 +15,7 @@ from stable_baselines3 import DQN, PPO
 from stable_baselines3.common import base_class
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
 
-from legroom.backends.sb3.constructor_calls import run_from_model
-from legroom.backends.sb3.recorded_calls import run_from_record
+from legroom.backends.sb3.constructor_calls import run_from_model, run_from_record
 from legroom.hollow import model_calls
 
 

@@ -57,21 +57,19 @@ class BraxFile(FileKind):
         return next(_places(data), None) is not None
 
     def drafts(
-        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
-    ) -> list[Draft]:
-        found, problems = self.lenient_drafts(data, lines, path, entry=entry)
-        if problems:
-            raise problems[0]
-        return found
-
-    def lenient_drafts(
-        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
-    ) -> tuple[list[Draft], list[BadInput]]:
-        """Return a draft for each place with brax's arguments, and the slips of the pen there."""
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None,
+        problems: list[BadInput] | None = None,
+    ) -> list[Draft]:  # fmt: skip
+        """Return a draft for each place with brax's arguments; what is wrong are slips of the pen there."""
         places = dict(_places(data))
         found = [_Reader(data, lines, path, at, places) for at in places]
-        problems = {str(problem): problem for each in found for problem in each.problems}
-        return only_entry([each.draft for each in found], entry, path), list(problems.values())
+        slips = {str(problem): problem for each in found for problem in each.problems}
+        drafts = only_entry([each.draft for each in found], entry, path)
+        if slips and problems is None:
+            raise next(iter(slips.values()))
+        if problems is not None:
+            problems += slips.values()
+        return drafts
 
 
 FILE_KINDS = (BraxFile(),)

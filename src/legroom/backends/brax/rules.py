@@ -25,7 +25,7 @@ from legroom.checking.script_gpu import cuda_calls, environment_settings, is_str
 from legroom.model.footprint import Finding, Severity
 from legroom.model.rule import Found, Key, Rule, Subject, SubjectRun
 from legroom.model.run import Run
-from legroom.reading.interpreter.asker import number_of
+from legroom.reading.interpreter.known_values import number_of
 from legroom.reading.interpreter.scopes import start
 from legroom.reading.interpreter.script import Definition, Script, argument
 from legroom.reading.source import walk

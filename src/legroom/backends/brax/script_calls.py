@@ -8,7 +8,7 @@ from pathlib import Path
 from legroom.backends.base import find_algorithm
 from legroom.backends.brax.vocabulary import NETWORKS, TRAIN
 from legroom.model.draft import Draft
-from legroom.reading.interpreter.asker import integer_of, put_value, value_of
+from legroom.reading.interpreter.known_values import integer_of, put_value, value_of
 from legroom.reading.interpreter.script import Script, read_script
 from legroom.reading.interpreter.values import Unfoldable
 from legroom.reading.source import unparsed

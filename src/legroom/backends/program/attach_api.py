@@ -26,7 +26,8 @@ from legroom.errors import BadInput, LegroomError
 from legroom.hollow.attaching import VARIABLE, calling, plan
 from legroom.hollow.import_hook import ImportHook
 from legroom.machine import probe
-from legroom.model.program_plan import AttachedNote, Attachment, PredictedNote, StoredNote
+from legroom.model.plan import Attachment
+from legroom.model.program_plan import AttachedNote, PredictedNote, StoredNote
 from legroom.model.rehearsal import SameRun
 
 EXAMPLE = "legroom train -- python train.py"

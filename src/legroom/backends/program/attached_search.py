@@ -13,8 +13,8 @@ from pathlib import PurePath
 
 from legroom.backends.base import all_attachments
 from legroom.backends.program.attach_api import attaching, by_default
-from legroom.model.plan import Price
-from legroom.model.program_plan import Attached, Attachment, ProgramPlan, Savings
+from legroom.model.plan import Attachment, Price
+from legroom.model.program_plan import Attached, ProgramPlan, Savings
 from legroom.model.rehearsal import ProgramPrediction, Rehearsal
 from legroom.model.verdict import gpu_fits, host_fits
 

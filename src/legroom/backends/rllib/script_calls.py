@@ -10,7 +10,7 @@ from legroom.backends.rllib.translation import RLLIB_KEYS
 from legroom.checking.rule_helpers import script_rule
 from legroom.model.draft import Draft, Key
 from legroom.model.rule import Found
-from legroom.reading.interpreter.asker import integer_of, put_value, value_of
+from legroom.reading.interpreter.known_values import integer_of, put_value, value_of
 from legroom.reading.interpreter.script import Script, read_script
 from legroom.reading.interpreter.values import Unfoldable
 from legroom.reading.reading_notes import note

@@ -22,7 +22,6 @@ from legroom.model.run import Run
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from legroom.model.draft import FileKind
     from legroom.model.learner import Exported, Learner, Loop, TrainTask
 
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
@@ -34,22 +33,9 @@ class Sb3Reader(base.BackendReader):
     script_drafts = lazily(f"{ROOM}.script_models:drafts")
     adopt_words = lazily(f"{ROOM}.vocabulary:adopt_words")
     translate_hyperparams = lazily(f"{ROOM}.vocabulary:translate_minibatches")
+    run_of_object = lazily(f"{ROOM}.constructor_calls:run_of_object")
 
-    @property
-    def file_kinds(self) -> tuple[FileKind, ...]:  # type: ignore[override]
-        from legroom.backends.sb3.sections import FILE_KIND
-        from legroom.backends.sb3.zoo import FILE_KINDS
-
-        return (*FILE_KINDS, FILE_KIND)
-
-    def run_of_object(self, what: Any, arguments: Mapping[str, Any] | None) -> Run | None:
-        if isinstance(what, Mapping):
-            from legroom.backends.sb3.recorded_calls import run_from_record
-
-            return run_from_record(what)
-        with needs("sb3", what="predicting a live model" if arguments is None else "predicting a constructor's call"):
-            from legroom.backends.sb3.constructor_calls import run_from_call, run_from_model
-        return run_from_model(what) if arguments is None else run_from_call(what, **arguments)
+    file_kinds = lazily(f"{ROOM}.sections:FILE_KINDS")
 
 
 class Sb3Predictor(base.BackendPredictor):
@@ -87,6 +73,7 @@ class Sb3Fitter(base.BackendFitter):
         "minibatch-does-not-divide": "changes-learning", "minibatch-exceeds-rollout": "free",
     }  # fmt: skip
     attachments = lazily(f"{ROOM}.knobs:ATTACHMENTS")
+    mends = lazily(f"{ROOM}.knobs:MENDS")
     knobs = lazily(f"{ROOM}.knobs:SB3_KNOBS")
     with_free_savings = lazily(f"{ROOM}.knobs:with_free_savings")
     ways_to_grow = lazily(f"{ROOM}.ladders:ways_to_grow")
@@ -99,12 +86,6 @@ class Sb3Fitter(base.BackendFitter):
         "memory.expandable_segments", "memory.bf16", "memory.max_bytes", "memory.shared_data", "memory.runner_bytes",
         "memory.learner_bytes", "memory.object_store_bytes",
     )  # fmt: skip
-
-    @property
-    def mends(self) -> Mapping[str, Any]:  # type: ignore[override]
-        from legroom.backends.sb3.ladders import with_nearest_batch
-
-        return {"minibatch-does-not-divide": with_nearest_batch}
 
     def spillable_nbytes(self, run: Run, evidence: Evidence) -> int | None:
         from legroom.backends.sb3.bill.lean import stored_nbytes

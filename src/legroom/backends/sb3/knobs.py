@@ -10,8 +10,7 @@ step, a shorter run, no replay buffer saved with PPO (which has none).
 from legroom.backends.sb3 import ladders
 from legroom.backends.sb3.bill.lean import storage_price
 from legroom.model.evidence import Evidence
-from legroom.model.plan import Knob, Price
-from legroom.model.program_plan import Attachment
+from legroom.model.plan import Attachment, Knob, Price
 from legroom.model.run import Run
 
 # fmt: off
@@ -64,6 +63,9 @@ SB3_KNOBS: tuple[Knob, ...] = (
          starts_over=True),
 )
 # fmt: on
+
+
+MENDS = {"minibatch-does-not-divide": ladders.with_nearest_batch}
 
 
 def with_free_savings(run: Run, evidence: Evidence) -> Run:

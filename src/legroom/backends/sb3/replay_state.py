@@ -20,7 +20,7 @@ from legroom.backends.sb3.segments import Block, Kept, file_name, layout_of, par
 from legroom.backends.sb3.state_torch import misfit
 from legroom.errors import BadInput
 from legroom.model.learner import SavedState
-from legroom.storing.ring import Ring, Segment
+from legroom.storing.ring import Ring, RingSegment
 from legroom.storing.small_arrays import Flags
 
 KNOWN = (ReplayBuffer, DictReplayBuffer, NStepReplayBuffer, LeanReplayBuffer, LeanDictReplayBuffer)
@@ -266,7 +266,7 @@ def _store_entries(
         }
 
 
-def _store_parts(segment: Segment) -> list[Callable[[], bytes]]:
+def _store_parts(segment: RingSegment) -> list[Callable[[], bytes]]:
     store = segment.shelf.store
     n_arenas = store.n_arenas()  # first: rows that wait are stored now
     return [store.dump_index, *(partial(store.dump_arena, i) for i in range(n_arenas))]

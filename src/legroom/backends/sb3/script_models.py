@@ -6,7 +6,7 @@ it, and named with its line where it does.
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from legroom.model.draft import Draft, NotFollowed, get
 from legroom.model.spaces import KnownSpaces
 from legroom.reading.interpreter.effects import same
 from legroom.reading.interpreter.follower import MOST_STATEMENTS, Follower
-from legroom.reading.interpreter.gym_calls import GYM_CALLS, Call, Caller, Env, called, one_env, wrapper_entry
+from legroom.reading.interpreter.gym_calls import Env
+from legroom.reading.interpreter.script import last_name
 from legroom.reading.interpreter.values import (
     OPEN,
     Bound,
@@ -41,72 +42,6 @@ from legroom.reading.validating import is_harmless
 from legroom.reading.yamls import Key
 
 _PACKAGES = ("stable_baselines3.", "sb3_contrib.")
-
-
-def _make_vec_env(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
-    """make_vec_env, whose first argument may be an id, a class or a function."""
-    env = one_env(caller, args[0] if args else kwargs.get("env_id"), kwargs.get("env_kwargs"))
-    if env is None:
-        return None
-    wrapper = kwargs.get("wrapper_class")
-    if isinstance(wrapper, Symbol):
-        options = kwargs.get("wrapper_kwargs")
-        entry = wrapper_entry(wrapper, options if isinstance(options, dict) else {})
-        env = replace(env, wrappers=(*env.wrappers, entry))
-    elif isinstance(wrapper, Function | Class):
-        inside = called(caller, wrapper, [env], {})
-        env = inside if isinstance(inside, Env) else replace(env, wrappers=(*env.wrappers, "wrapper_class"))
-    count = args[1] if len(args) > 1 else kwargs.get("n_envs", 1)
-    env = replace(env, n_envs=count, origin=object())  # each call makes its own
-    kind, options = kwargs.get("vec_env_cls"), kwargs.get("vec_env_kwargs")
-    if isinstance(kind, Symbol) and kind.endswith("SubprocVecEnv"):
-        start = options.get("start_method") if isinstance(options, dict) else None
-        return replace(env, workers="subproc", start_method=start if isinstance(start, str) else None)
-    return env
-
-
-def _make_atari_env(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
-    wrapper = Symbol("stable_baselines3.common.atari_wrappers.AtariWrapper")
-    return _make_vec_env(caller, args, {**kwargs, "wrapper_class": wrapper})
-
-
-def _from_list(workers: str) -> Call:
-    def make(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
-        makers = args[0] if args else kwargs.get("env_fns")
-        start = args[1] if len(args) > 1 else kwargs.get("start_method")
-        method = start if isinstance(start, str) and workers == "subproc" else None
-        if isinstance(makers, NotKnown) or (isinstance(makers, list) and not is_settled(makers)):
-            unknown = makers if isinstance(makers, NotKnown) else NotKnown("the number of environments")
-            return Env(n_envs=unknown, workers=workers, start_method=method)
-        if not isinstance(makers, list) or not makers:
-            return None
-        env = one_env(caller, makers[0]) or Env()
-        return replace(env, n_envs=len(makers), workers=workers, start_method=method, origin=object())
-
-    return make
-
-
-def _frame_stack(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
-    env = args[0] if args else kwargs.get("venv")
-    count = args[1] if len(args) > 1 else kwargs.get("n_stack")
-    return replace(env, frame_stack=count) if isinstance(env, Env) else None
-
-
-def _normalize(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
-    env = args[0] if args else kwargs.get("venv")
-    own = {k: v for k, v in kwargs.items() if k != "venv" and isinstance(v, bool | int | float)}
-    return replace(env, normalize=own or True) if isinstance(env, Env) else None
-
-
-VEC_ENV_CALLS: Mapping[str, Call] = {
-    **GYM_CALLS,
-    "make_vec_env": _make_vec_env,
-    "make_atari_env": _make_atari_env,
-    "DummyVecEnv": _from_list("dummy"),
-    "SubprocVecEnv": _from_list("subproc"),
-    "VecFrameStack": _frame_stack,
-    "VecNormalize": _normalize,
-}
 
 
 LIBRARIES = ("stable_baselines3", "sb3_contrib")
@@ -183,7 +118,7 @@ def drafts(text: str, path: str) -> list[Draft]:
         return []
     models = ScriptModels(path)
     models.follow(tree)
-    models.follow_uncalled()
+    models.follow_uncalled(_has_constructor)
     return models.finished()
 
 
@@ -204,17 +139,11 @@ def _library_algorithm(symbol: str) -> str | None:
 def _has_constructor(tree: ast.AST) -> bool:
     nodes = nodes_of(tree) if isinstance(tree, ast.Module) else walk(tree)
     calls = (node.func for node in nodes if isinstance(node, ast.Call))
-    return any(algorithm_named(_last_name(func)) for func in calls)
-
-
-def _last_name(func: ast.expr) -> str:
-    return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+    return any(algorithm_named(last_name(func)) for func in calls)
 
 
 class ScriptModels(Follower):
     """Follows a script and collects its models."""
-
-    library_calls = VEC_ENV_CALLS
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -224,53 +153,6 @@ class ScriptModels(Follower):
         self.together: list[tuple[Model, Model]] = []  # under two names of the same function or object
         self.evals: list[tuple[Env, dict[str, Any], int]] = []  # with the line of the call
         self.checkpoints: list[tuple[dict[str, Any], int]] = []
-
-    def follow_uncalled(self) -> None:
-        """Follow the functions that were not called, with their defaults: `train` may be called by another script.
-
-        What a call in a branch that is not taken gives them (`if args.train: train(args.steps)`) is not known.
-        """
-        for found in list(self.definitions):
-            if id(found.node) in self.visited or found.module.name != "__main__" or isinstance(found.node, ast.Lambda):
-                continue
-            if isinstance(found, Class):
-                self.follow_methods(found)
-            elif _has_constructor(found.node):
-                self.call_function(found, [], self.given_elsewhere(found.node, found.node.name))
-
-    def follow_methods(self, cls: Class) -> None:
-        """Follow the methods of a class that make models and were not called, on an object of it."""
-        for node in cls.node.body:
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or id(node) in self.visited:
-                continue
-            if not _has_constructor(node):
-                continue
-            init, itself = cls.method("__init__"), self.objects.get(id(cls.node))
-            if itself is None and node.name != "__init__":
-                given = {} if init is None else self.given_elsewhere(init.node, cls.node.name, after=1)
-                nowhere = ast.Call(ast.Name(cls.node.name), [], [], lineno=cls.node.lineno, col_offset=0)
-                itself = self.instance(cls, [], given, nowhere)
-            if isinstance(itself, Namespace) and isinstance(node, ast.FunctionDef) and node.name != "__init__":
-                self.object_method(itself, node.name, [], self.given_elsewhere(node, node.name, after=1))
-            else:
-                function = Function(node, cls.frame, cls.module)
-                self.call_function(function, [], self.given_elsewhere(node, cls.node.name, after=1))
-
-    def given_elsewhere(self, function: Any, called: str, after: int = 0) -> dict[str, Any]:
-        """Return the parameters that some call in the source gives, each as not known.
-
-        Args:
-            after: how many parameters no call gives: `self`.
-        """
-        names = [parameter.arg for parameter in function.args.args[after:]]
-        given: set[str] = set()
-        for node in nodes_of(self.trees[0]):
-            if isinstance(node, ast.Call) and _last_name(node.func) == called:
-                given |= {
-                    *names[: len(node.args)],
-                    *(k.arg for k in node.keywords if k.arg is not None and k.arg in names),
-                }
-        return {name: NotKnown(f"the argument {name}", function.lineno) for name in given}
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -324,7 +206,7 @@ class ScriptModels(Follower):
         found = super().foreign(maker, args, kwargs, node)
         if maker.startswith(("numpy.", "torch.")) and _elements(args, kwargs) >= LARGE_ARRAY:
             self.lose(node, "takes memory beside what is trained")
-        if maker.rpartition(".")[2] in _SIDE_BY_SIDE or _last_name(node.func) in _SIDE_BY_SIDE or "n_jobs" in kwargs:
+        if maker.rpartition(".")[2] in _SIDE_BY_SIDE or last_name(node.func) in _SIDE_BY_SIDE or "n_jobs" in kwargs:
             for model in self.models[before:]:  # nobody knows how many at a time
                 model.doubt(self.place(node))
         return found
@@ -336,8 +218,9 @@ class ScriptModels(Follower):
     def write(self, inside: dict[Any, Any], key: Any, value: Any) -> None:
         super().write(inside, key, value)
         if isinstance(value, Model) and isinstance(inside, Names):
-            others = (each for each in inside.values() if isinstance(each, Model) and each is not value)
-            self.together += [(other, value) for other in others]
+            self.together += [
+                (each, value) for each in inside.values() if isinstance(each, Model) and each is not value
+            ]
         elif isinstance(value, Model):
             _doubt_kept_together(inside)
 
@@ -441,9 +324,8 @@ class ScriptModels(Follower):
         found: dict[str, Draft] = {}
         self.doubt_what_is_set()
         for model, other in self.together:
-            if model.learned and other.learned and other.made is not None:  # memory is that of both
-                for each in (model, other):
-                    each.doubt(self.place(other.made, "makes a second model while the first is kept"))
+            for each in (model, other) if model.learned and other.learned and other.made else ():
+                each.doubt(self.place(other.made, "makes a second model while the first is kept"))  # memory is of both
         for model in self.models:
             line = model.draft.lines[("algo",)]
             env = model.env

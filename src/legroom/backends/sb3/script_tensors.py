@@ -15,7 +15,7 @@ from legroom.backends.sb3.script_models import algorithm_named
 from legroom.errors import BadInput
 from legroom.machine.child_process import run_file
 from legroom.model.run import Run
-from legroom.reading.source import parse_module, walk
+from legroom.reading.interpreter.script import Script, last_name, read_script
 from legroom.reading.user_files import read_text
 
 FEW_NUMBERS = 100_000  # less than the smallest segment of a GPU's allocator
@@ -38,42 +38,20 @@ def beside_the_run(run: Run) -> str:
     return f"{file.name}:{line} {what}, which is not part of the run (legroom predict -- python {script.name} runs it)"
 
 
-def _places(script: Path) -> Iterator[tuple[Path, int, str]]:
-    tree = _tree(script)
-    if tree is None:
-        return
-    files = [script]
-    for node in walk(tree):
-        names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-        names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
-        files += [found for name in names if (found := script.parent / f"{name.replace('.', '/')}.py").is_file()]
-    for file in dict.fromkeys(files):
-        parsed = _tree(file)
-        if parsed is not None:
-            yield from ((file, line, what) for line, what in sorted(_placed(parsed, _traced_classes(parsed))))
-
-
-def _tree(file: Path) -> ast.Module | None:
+def _places(file: Path) -> Iterator[tuple[Path, int, str]]:
     try:
-        return parse_module(read_text(str(file)), str(file))
+        script = read_script(read_text(str(file)), str(file))
     except BadInput:
-        return None
+        return
+    for each in script.followed:
+        placed = sorted(_placed(each.tree, _traced_classes(each)))
+        yield from ((Path(each.path), line, what) for line, what in placed)
 
 
-def _traced_classes(tree: ast.Module) -> set[str]:
+def _traced_classes(script: Script) -> set[str]:
     """Return the classes that belong to networks, policies and algorithms, those that derive from one of them too."""
-    classes = [node for node in walk(tree) if isinstance(node, ast.ClassDef)]
-    found: set[str] = set()
-    for _ in classes:  # a base may stand behind
-        for cls in classes:
-            bases = {_last_name(base) for base in cls.bases}
-            if bases & found or any(base.endswith(_TRACED) or _is_algorithm(base) for base in bases):
-                found.add(cls.name)
-    return found
-
-
-def _last_name(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    bases = {cls.name: {base.rpartition(".")[2] for base in script.bases(cls)} for cls in script.classes}
+    return {cls for cls, names in bases.items() if any(name.endswith(_TRACED) or _is_algorithm(name) for name in names)}
 
 
 def _is_algorithm(name: str) -> bool:
@@ -93,10 +71,10 @@ def _placed(node: ast.AST, traced: set[str]) -> Iterator[tuple[int, str]]:
 
 
 def _placed_by_call(call: ast.Call, traced: set[str]) -> Iterator[tuple[int, str]]:
-    name, method = _last_name(call.func), isinstance(call.func, ast.Attribute)
+    name, method = last_name(call.func), isinstance(call.func, ast.Attribute)
     made = _is_algorithm(name) or name in traced
     if isinstance(call.func, ast.Attribute) and name == "load":
-        made = made or _is_algorithm(_last_name(call.func.value))
+        made = made or _is_algorithm(last_name(call.func.value))
     moved = name in ("to", "set_default_device") and any(_is_card(each) for each in call.args)
     if (moved or (method and name == "cuda")) and not _is_small(call):
         yield call.lineno, "puts something on the GPU"
@@ -107,7 +85,7 @@ def _placed_by_call(call: ast.Call, traced: set[str]) -> Iterator[tuple[int, str
 def _is_small(call: ast.Call) -> bool:
     """Return whether it moves a tensor of a few numbers: `torch.ones(10).cuda()`, to see whether there is a GPU."""
     made = call.func.value if isinstance(call.func, ast.Attribute) else None
-    if not isinstance(made, ast.Call) or _last_name(made.func) not in _MAKERS:
+    if not isinstance(made, ast.Call) or last_name(made.func) not in _MAKERS:
         return False
     sizes = [each.value for each in made.args if isinstance(each, ast.Constant) and isinstance(each.value, int)]
     return 0 < len(sizes) == len(made.args) and prod(sizes) <= FEW_NUMBERS
@@ -117,10 +95,10 @@ def _is_card(node: ast.expr) -> bool:
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str) and node.value.startswith("cuda")
     if isinstance(node, ast.Call):
-        return _last_name(node.func) == "device" and any(_is_card(each) for each in node.args)
+        return last_name(node.func) == "device" and any(_is_card(each) for each in node.args)
     if isinstance(node, ast.IfExp):
         return _is_card(node.body) or _is_card(node.orelse)
-    return "device" in _last_name(node).lower()
+    return "device" in last_name(node).lower()
 
 
 def _is_network(target: ast.expr) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
+from legroom.backends.sb3.zoo import SavedZooEntry, ZooFile
 from legroom.errors import BadInput
 from legroom.model.draft import Draft, FileKind, only_entry
 from legroom.model.facts import Algorithm
@@ -62,23 +63,22 @@ class SectionsFile(FileKind):
         return _algorithm(data) is not None and _is_sb3(data)
 
     def drafts(
-        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
-    ) -> list[Draft]:
-        """Return the one run of the file.
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None,
+        problems: list[BadInput] | None = None,
+    ) -> list[Draft]:  # fmt: skip
+        """Return the one run of the file; where problems are collected, only if it says whose it is.
+
+        People's own PPO has SB3's words for its settings too.
 
         Raises:
             BadInput: an entry of it is asked for.
         """
+        if problems is not None and not _says_sb3(data):
+            return []
         found = _algorithm(data)
         if found is None:
             raise BadInput("no algorithm found in this file", path=path, hint="--set algo=PPO")
         return only_entry([_draft(found, data, lines, path)], entry, path)
-
-    def lenient_drafts(
-        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
-    ) -> tuple[list[Draft], list[BadInput]]:
-        """Return the run where the file says whose it is: people's own PPO has SB3's words for its settings too."""
-        return (self.drafts(data, lines, path, entry=entry, algo=algo), []) if _says_sb3(data) else ([], [])
 
 
 def _algorithm(data: dict[Any, Any]) -> tuple[Algorithm, Key] | None:
@@ -181,4 +181,4 @@ def _say_what_was_left(data: dict[Any, Any], used: set[Key]) -> None:
         note(f"not used, though they look like sizes: {', '.join(sizes)}")
 
 
-FILE_KIND = SectionsFile()
+FILE_KINDS: tuple[FileKind, ...] = (SavedZooEntry(), ZooFile(), SectionsFile())

@@ -25,15 +25,14 @@ from legroom.model.run import Run
 from legroom.model.spaces import BoxSpace
 from legroom.model.workload import Extractor, Net
 from legroom.named_runs import workloads
+from legroom.reading.interpreter.evaluator import fold
+from legroom.reading.interpreter.script import last_name
+from legroom.reading.interpreter.values import Unfoldable
 from legroom.reading.source import parse_module
 from legroom.reading.user_files import read_text
 
 KEEPS_INPUT = frozenset({"GELU", "SiLU", "ELU", "LeakyReLU", "Softplus", "Mish", "SELU", "Dropout", "Dropout2d"})
 NORMS = frozenset({"BatchNorm1d", "BatchNorm2d", "LayerNorm", "GroupNorm", "InstanceNorm2d"})
-_OPERATIONS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: a // b if b else 0,
-}  # fmt: skip
 
 
 def source_layers(run: Run, name: str, observation: BoxSpace, arguments: Mapping[str, Any]) -> Net | None:
@@ -85,19 +84,18 @@ class _Row:
     def __init__(
         self, made: ast.FunctionDef, shape: tuple[int, ...], is_float: bool, arguments: dict[str, int]
     ) -> None:
-        self.made, self.observed = made, shape
+        self.made = made
         self.shape = shape  # of what the next layer gets
         names = [each.arg for each in made.args.args[1:]]
-        self.observation = names[0] if names else ""
-        self.names: dict[str, int] = {}
         defaults = zip(reversed(names), reversed(made.args.defaults), strict=False)
-        self.names = {name: value for name, node in defaults if (value := self._number(node)) is not None} | arguments
+        self.names: dict[str, Any] = {f"{name}.shape": list(shape) for name in names[:1]}
+        self.names |= {name: value for name, node in defaults if (value := self._number(node)) is not None} | arguments
         self.converted = 0 if is_float else math.prod(shape)
 
     def net(self) -> Net | None:
         net, layers = Net(kept=self.converted, converted=self.converted), 0
         for node in self._calls():
-            layer = _last_name(node)
+            layer = last_name(node.func)
             if layer == "Flatten":
                 self.shape = (math.prod(self.shape),)
             elif layer in KEEPS_INPUT:
@@ -124,10 +122,8 @@ class _Row:
             looped = (ast.For, ast.While, ast.If, ast.ListComp, ast.GeneratorExp)
             nodes = list(ast.walk(statement))
             calls = [node for node in nodes if isinstance(node, ast.Call)]
-            unknown = any(isinstance(node, looped) for node in nodes) and any(
-                _last_name(call) in LAYERS for call in calls
-            )
-            if unknown or any(_last_name(call) in UNKNOWN for call in calls):
+            made = {last_name(call.func) for call in calls}
+            if made & UNKNOWN or (made & LAYERS.keys() and any(isinstance(node, looped) for node in nodes)):
                 return
             found += calls
         yield from sorted(found, key=lambda call: (call.lineno, call.col_offset))
@@ -172,20 +168,13 @@ class _Row:
 
     def _number(self, node: ast.expr) -> int | None:
         """Return the whole number that an expression is, None where it is none or not known."""
-        if isinstance(node, ast.Constant):
-            return node.value if type(node.value) is int else None
-        if isinstance(node, ast.Tuple | ast.List):  # (3, 3): square ones are meant
-            each = {self._number(part) for part in node.elts}
-            return each.pop() if len(each) == 1 else None
-        if isinstance(node, ast.Name):
-            return self.names.get(node.id)
-        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
-            left, right = self._number(node.left), self._number(node.right)
-            return None if left is None or right is None else _OPERATIONS[type(node.op)](left, right)
-        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == f"{self.observation}.shape":
-            at = self._number(node.slice)
-            return self.observed[at] if at is not None and -len(self.observed) <= at < len(self.observed) else None
-        return None
+        try:
+            value = fold(node, self.names)
+        except Unfoldable:
+            return None
+        if isinstance(value, list) and len(set(map(str, value))) == 1:  # (3, 3): square ones are meant
+            value = value[0]
+        return value if type(value) is int else None
 
 
 LAYERS: Mapping[str, Callable[[_Row, ast.Call], Net | None]] = {
@@ -197,10 +186,6 @@ UNKNOWN = frozenset({
     "LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer",
     "ConvTranspose2d", "Embedding", "ModuleDict", "ModuleList", "NatureCNN", "create_mlp",
 })  # fmt: skip
-
-
-def _last_name(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def find_extractor(name: str) -> Extractor | None:

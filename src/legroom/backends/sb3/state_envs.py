@@ -292,17 +292,12 @@ def _statistics(wrapper: VecNormalize) -> dict[str, Any]:
 def _set_statistics(wrapper: VecNormalize, state: Mapping[str, Any]) -> None:
     for name in _SWITCHES:
         setattr(wrapper, name, state[name])
-    _set_moments(wrapper.ret_rms, state["ret_rms"])
+    moments: list[tuple[RunningMeanStd, Mapping[str, Any]]] = [(wrapper.ret_rms, state["ret_rms"])]
     if "obs_rms" in state:
-        if isinstance(wrapper.obs_rms, dict):
-            for key, part in wrapper.obs_rms.items():
-                _set_moments(part, state["obs_rms"][key])
-        else:
-            _set_moments(wrapper.obs_rms, state["obs_rms"])
-
-
-def _set_moments(rms: RunningMeanStd, state: Mapping[str, Any]) -> None:
-    rms.mean, rms.var, rms.count = state["mean"], state["var"], state["count"]
+        rms, saved = wrapper.obs_rms, state["obs_rms"]
+        moments += [(part, saved[key]) for key, part in rms.items()] if isinstance(rms, dict) else [(rms, saved)]
+    for part, saved in moments:
+        part.mean, part.var, part.count = saved["mean"], saved["var"], saved["count"]
 
 
 def _plain_or(value: Any, otherwise: Any) -> Any:

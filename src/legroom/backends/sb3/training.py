@@ -19,9 +19,15 @@ from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from stable_baselines3.common.type_aliases import RolloutReturn
 from stable_baselines3.common.vec_env import VecEnv
 
-from legroom.backends.sb3.judging import Evaluator, Pictures, score_of
+from legroom.backends.sb3.judging import (
+    Pictures,
+    PolicyEvaluator,
+    cleaned_line,
+    measured_items,
+    opening_lines,
+    score_of,
+)
 from legroom.backends.sb3.making import make_model, make_vec_env, watch_calls
-from legroom.backends.sb3.measured_items import cleaned_line, measured_items, opening_lines
 from legroom.backends.sb3.rollout_state import going_on, may_stop_here, rest_of, stops_within
 from legroom.backends.sb3.state import capture, continue_learning, policy_arrays, restore, restore_log
 from legroom.device.redoing import Retreat, is_out_of_memory
@@ -73,7 +79,7 @@ class Sb3Learner(Learner):
         self.checkpoint_every = None if self._on_policy else CHECKPOINT_REPLAY_EVERY
         self._on_gpu = self.model.device.type == "cuda"
         self._collecting = False  # a rollout that a checkpoint can hold
-        self._evaluator = Evaluator(self._run, self.model, self._watched)
+        self._evaluator = PolicyEvaluator(self._run, self.model, self._watched)
         self._pictures: Pictures | None = None
 
     def _watched(self, make: Callable[[], VecEnv]) -> VecEnv:

@@ -61,42 +61,35 @@ class ZooFile(FileKind):
         return entries > 0 and len(data) <= 2 * entries
 
     def drafts(
-        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
-    ) -> list[Draft]:
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None,
+        problems: list[BadInput] | None = None,
+    ) -> list[Draft]:  # fmt: skip
         """Return the drafts of all entries, or of the named one.
 
         Args:
             entry: an entry's name, or the id of an environment that an entry (`atari`, `default`) covers.
+            problems: given, settings for a program of the user's own are left out, which reads such files too.
 
         Raises:
             BadInput: no such entry, or an entry that cannot be read.
         """
+        algo = algo or _algorithm(path)
         names = list(data) if entry is None else [_entry_for(entry, data, path)]
-        return [
-            _draft(data[name], (name,), lines, path, env_id=entry or str(name), algo=algo or _algorithm(path))
-            for name in names
-        ]
-
-    def lenient_drafts(
-        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
-    ) -> tuple[list[Draft], list[BadInput]]:
-        """Return the drafts entry by entry, so that one that cannot be read does not hide the others."""
-        named = algo or _algorithm(path) or any("model_class" in (value or {}) for value in data.values())
-        if entry is not None or not named:  # without an algorithm it says what to do about it
-            return self.drafts(data, lines, path, entry=entry, algo=algo), []
+        named = algo or any("model_class" in (value or {}) for value in data.values())
+        if problems is None or entry is not None or not named:  # without an algorithm it says what to do about it
+            return [_draft(data[name], (name,), lines, path, env_id=entry or str(name), algo=algo) for name in names]
         found: list[Draft] = []
-        problems: list[BadInput] = []
         if not any(_is_zoos_own(value or {}) for value in data.values()):
-            return [], []  # another program's table of environments
-        for name in data:
-            if data[name] and not _known(data[name], algo or _algorithm(path)):
+            return found  # another program's table of environments
+        for name in names:
+            known = _known(data[name], algo) if data[name] else data[name]
+            if data[name] and not known:
                 continue  # notes on an environment, results of a search
             try:
-                known = _known(data[name], algo or _algorithm(path)) if data[name] else data[name]
-                found += self.drafts({name: known}, lines, path, algo=algo)
+                found.append(_draft(known, (name,), lines, path, env_id=str(name), algo=algo))
             except BadInput as error:
                 problems.append(error)
-        return found, problems
+        return found
 
 
 class SavedZooEntry(FileKind):
@@ -110,12 +103,10 @@ class SavedZooEntry(FileKind):
         return named and bool(_SIGNS & set(data)) and "algo" not in data and not isinstance(data.get("env"), dict)
 
     def drafts(
-        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None
-    ) -> list[Draft]:
+        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None,
+        problems: list[BadInput] | None = None,
+    ) -> list[Draft]:  # fmt: skip
         return [_saved(data, lines, path, algo)]
-
-
-FILE_KINDS = (SavedZooEntry(), ZooFile())
 
 
 def _is_entry(name: str, value: Any) -> bool:

@@ -7,12 +7,12 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 
-from legroom.checking.boundless import Growing, growing, in_training_loop, is_short
+from legroom.checking.boundless import Growing, growing, in_training_loop
 from legroom.checking.rule_helpers import of_ram, ram_limit, script_rule, subject_rule
 from legroom.checking.torch_sources import loops_of, method_calls, networks, steps_environment
 from legroom.model.rule import Found, Subject
-from legroom.reading.interpreter.asker import integer_of, value_of
-from legroom.reading.interpreter.script import Script, argument, dotted
+from legroom.reading.interpreter.known_values import integer_of, value_of
+from legroom.reading.interpreter.script import Script, argument, dotted, last_name
 from legroom.reading.interpreter.values import Unfoldable
 from legroom.reading.source import walk
 from legroom.units import format_size
@@ -78,13 +78,13 @@ def _is_collecting(script: Script, each: Growing) -> bool:
 def _has_bound(each: Growing) -> bool:
     """Return whether the class speaks of a capacity: then something may keep to it."""
     named = (part for part in walk(each.owner) if isinstance(part, ast.Name | ast.Attribute)) if each.owner else ()
-    return any(_CAPACITY.search(_last_name(part)) for part in named)
+    return any(_CAPACITY.search(last_name(part)) for part in named)
 
 
 def _is_drawn_from(each: Growing) -> bool:
     """Return whether the class draws from the container at random: `random.sample(self.rows, n)`."""
     for part in walk(each.owner) if each.owner is not None else ():
-        args = part.args if isinstance(part, ast.Call) and _last_name(part.func) in _DRAWS else []
+        args = part.args if isinstance(part, ast.Call) and last_name(part.func) in _DRAWS else []
         if any(dotted(inner) == each.name for arg in args for inner in walk(arg)):
             return True
     return False
@@ -98,10 +98,6 @@ def _is_called_per_step(script: Script, method: str) -> bool:
                 if any(steps_environment(part) for part in walk(loop)):
                     return True
     return False
-
-
-def _last_name(func: ast.expr) -> str:
-    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
 
 
 _ENVIRONMENT = re.compile(r"^(gym|gymnasium)\..*(Env|Wrapper|VectorEnv|VectorWrapper)$")
@@ -276,31 +272,14 @@ _TAKE = "tracemalloc.take_snapshot"
 @script_rule("LR058")
 def snapshots_kept(script: Script) -> Iterable[Found]:
     """Tracemalloc snapshots that pile up in a list."""
-    if not script.imports("tracemalloc"):
-        return
-    for place, kept, item in _fillings(script):
-        if kept is None or not _holds_snapshot(script, item) or _is_bounded(script, kept):
-            continue
-        if _repeats(script, place, kept):
+    for each in growing(script) if script.imports("tracemalloc") else ():
+        if _holds_snapshot(script, each.item):
             yield Found(
-                f"every tracemalloc snapshot is kept in {kept}: each holds all traces of that moment, so the profiler "
-                "itself grows (+184 MB and 12–25 times slower in a measured run of 10,000 steps)",
+                f"every tracemalloc snapshot is kept in {each.name}: each holds all traces of that moment, so the "
+                "profiler itself grows (+184 MB and 12–25 times slower in a measured run of 10,000 steps)",
                 "keep the first snapshot and the last, or compare each with the one before and drop it",
-                place.lineno,
+                each.line,
             )
-
-
-def _fillings(script: Script) -> Iterator[tuple[ast.Call | ast.Assign, str | None, ast.expr]]:
-    """Yield (place, container, item) of what is put into lists and dicts."""
-    for call in script.calls:
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "append" and len(call.args) == 1:
-            yield call, dotted(call.func.value), call.args[0]
-    for node in script.nodes:
-        target = node.targets[0] if isinstance(node, ast.Assign) else None
-        if isinstance(node, ast.Assign) and isinstance(target, ast.Subscript):
-            if isinstance(target.slice, ast.Constant):
-                continue  # latest["snapshot"] = ... is overwritten
-            yield node, dotted(target.value), node.value
 
 
 def _holds_snapshot(script: Script, node: ast.expr) -> bool:
@@ -315,23 +294,3 @@ def _holds_snapshot(script: Script, node: ast.expr) -> bool:
                 if isinstance(value, ast.Dict | ast.Tuple) and part is node and _holds_snapshot(script, value):
                     return True  # entry = {"at": step, "snapshot": snapshot}
     return False
-
-
-def _repeats(script: Script, call: ast.AST, kept: str) -> bool:
-    """Return whether it runs again and again: in a loop, or in a method that fills a list of the object."""
-    for ancestor in script.scopes.ancestors(call):
-        if isinstance(ancestor, ast.For | ast.While):
-            return not is_short(ancestor)
-        if isinstance(ancestor, ast.FunctionDef):
-            return kept.startswith("self.") and ancestor.name != "__init__"
-    return False
-
-
-def _is_bounded(script: Script, kept: str) -> bool:
-    """Return whether something takes snapshots out again, or the container drops old ones itself."""
-    name = re.escape(kept)
-    taken = (
-        rf"{name}\.(pop|popleft|clear|remove)\(|del\s+{name}\b"
-        rf"|{name}\[?[^=\n]*\]?\s*=\s*{name}\[|{name}(:[^=]*)?\s*=\s*[\w.]*deque\("
-    )
-    return re.search(taken, script.text) is not None

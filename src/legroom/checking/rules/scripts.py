@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from legroom.checking.rule_helpers import script_rule
 from legroom.checking.script_gpu import cuda_calls, environment_settings, is_straight
 from legroom.model.rule import Found
-from legroom.reading.interpreter.asker import attribute_stores, integer_of
+from legroom.reading.interpreter.known_values import integer_of
 from legroom.reading.interpreter.scopes import start
 from legroom.reading.interpreter.script import Script, argument, dotted
 from legroom.reading.source import walk
@@ -65,7 +65,7 @@ def _made(script: Script, step: ast.expr) -> tuple[int | None, int | None]:
         if len(bindings) == 1:
             value, line = bindings[0].value, getattr(bindings[0].node, "lineno", None)
     elif isinstance(step, ast.Attribute):
-        stores = [s for target, s in attribute_stores(script, step.attr) if dotted(target) == dotted(step)]
+        stores = [s for target, s in script.stores_of(step.attr) if dotted(target) == dotted(step)]
         if len(stores) == 1 and isinstance(stores[0], ast.Assign):
             value, line = stores[0].value, stores[0].lineno
     for part in walk(value) if value is not None else ():

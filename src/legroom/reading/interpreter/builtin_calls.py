@@ -18,6 +18,7 @@ from legroom.reading.interpreter.values import (
     OPEN,
     Function,
     Module,
+    Names,
     Namespace,
     NotKnown,
     Partial,
@@ -72,7 +73,7 @@ def copied_deeply(value: Any) -> Any:
     """Return a copy of containers and of objects with attributes, at any depth; the rest is shared."""
     if isinstance(value, list):
         return made([copied_deeply(one) for one in value])
-    if isinstance(value, dict):
+    if isinstance(value, dict) and not isinstance(value, Names):
         return made(type(value)({key: copied_deeply(one) for key, one in value.items()}))
     return value
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from legroom.model.draft import NotFollowed
 from legroom.reading.interpreter.evaluator import Evaluator, walked
 from legroom.reading.interpreter.gym_calls import Env
-from legroom.reading.interpreter.values import OPEN, Frame, Names, Namespace, NotKnown, Rest, Symbol, rest_of
+from legroom.reading.interpreter.values import OPEN, Names, Namespace, NotKnown, Rest, Symbol, rest_of
 from legroom.reading.reading_budget import pay
 
 MISSING: Any = object()
@@ -94,7 +94,7 @@ class Scope:
     aside: list[tuple[Any, State]] = field(default_factory=list)
 
 
-class Effects(Evaluator[Frame]):
+class Effects(Evaluator):
     """Keeps what a script writes, and joins the ways it may have taken."""
 
     def __init__(self) -> None:

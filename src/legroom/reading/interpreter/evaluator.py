@@ -11,7 +11,7 @@ import ast
 import operator
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from legroom.reading.interpreter.file_calls import FileRef, file_attribute, file_call, is_file_call, joined
 from legroom.reading.interpreter.values import (
@@ -33,7 +33,6 @@ from legroom.reading.source import CHARACTERS_PER_STEP
 MOST_BITS = 4096  # of a folded integer
 MOST_DIGITS = 1_000
 _TOO_LARGE = f"a number over {MOST_BITS} bits"
-At = TypeVar("At")
 NodeMethod = Callable[[Any, Any], Any]
 
 OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -89,10 +88,10 @@ ARRANGING: Mapping[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-class Evaluator(Generic[At]):
+class Evaluator:
     """Gives expressions their values; `at` is whatever a subclass needs to know about the place they stand in."""
 
-    def value(self, node: ast.expr, at: At) -> Any:
+    def value(self, node: ast.expr, at: Any) -> Any:
         """Return what the expression is worth; `NotKnown` where only running could tell.
 
         Raises:
@@ -102,7 +101,7 @@ class Evaluator(Generic[At]):
         method: NodeMethod | None = getattr(self, f"on_{type(node).__name__.lower()}", None)
         return self.unhandled(node, at) if method is None else method(node, at)
 
-    def unhandled(self, node: ast.expr, at: At) -> Any:
+    def unhandled(self, node: ast.expr, at: Any) -> Any:
         """Return what an expression of a kind that is not evaluated is worth."""
         return self.unknown(node)
 
@@ -117,7 +116,7 @@ class Evaluator(Generic[At]):
     def see(self, found: Any, node: ast.Call) -> None:
         """Take note of what a function of files has made."""
 
-    def unknown(self, node: ast.AST, reason: str = "") -> NotKnown:
+    def unknown(self, node: ast.AST, reason: str | NotKnown = "") -> NotKnown:
         return NotKnown(node, getattr(node, "lineno", None), reason)
 
     def attempt(self, node: ast.AST, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -125,15 +124,15 @@ class Evaluator(Generic[At]):
         try:
             return function(*args, **kwargs)
         except (Unfoldable, ArithmeticError, TypeError, ValueError, LookupError, MemoryError) as error:
-            name = "" if isinstance(error, Unfoldable) else f"{type(error).__name__}: "
-            return self.unknown(node, f"{name}{error}")
+            why = error.why if isinstance(error, Unfoldable) else f"{type(error).__name__}: {error}"
+            return self.unknown(node, why)
 
     # -- names and calls: what subclasses say otherwise ---------------------------------------------------------------
 
-    def on_name(self, node: ast.Name, at: At) -> Any:
+    def on_name(self, node: ast.Name, at: Any) -> Any:
         return Symbol(node.id)
 
-    def on_attribute(self, node: ast.Attribute, at: At) -> Any:
+    def on_attribute(self, node: ast.Attribute, at: Any) -> Any:
         owner = self.value(node.value, at)
         return Symbol(f"{owner}.{node.attr}") if isinstance(owner, Symbol) else self.member(owner, node)
 
@@ -142,11 +141,11 @@ class Evaluator(Generic[At]):
         found = file_attribute(owner, node.attr) if isinstance(owner, FileRef) else None
         return self.unknown(node) if found is None else found
 
-    def on_call(self, node: ast.Call, at: At) -> Any:
+    def on_call(self, node: ast.Call, at: Any) -> Any:
         func = self.value(node.func, at)
         return self.apply(func, *self.arguments(node, at), node)
 
-    def arguments(self, node: ast.Call, at: At) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self, node: ast.Call, at: Any) -> tuple[list[Any], dict[str, Any]]:
         """Return the values of a call's arguments; what an unknown `**` may give is under the name "**"."""
         args, _ = self._items(node.args, at)
         kwargs: dict[str, Any] = {}
@@ -176,20 +175,20 @@ class Evaluator(Generic[At]):
 
     # -- data ----------------------------------------------------------------------------------------------------------
 
-    def on_constant(self, node: ast.Constant, at: At) -> Any:
+    def on_constant(self, node: ast.Constant, at: Any) -> Any:
         if isinstance(node.value, bytes | complex):
             return self.unknown(node, f"a {type(node.value).__name__} constant")
         if isinstance(node.value, int) and node.value.bit_length() > MOST_BITS:
             return self.unknown(node, _TOO_LARGE)
         return node.value
 
-    def on_list(self, node: ast.List | ast.Tuple | ast.Set, at: At) -> Any:
+    def on_list(self, node: ast.List | ast.Tuple | ast.Set, at: Any) -> Any:
         items, counted = self._items(node.elts, at)
         return self.attempt(node, made, items) if counted else self.unknown(node)
 
     on_tuple = on_set = on_list
 
-    def _items(self, nodes: list[ast.expr], at: At) -> tuple[list[Any], bool]:
+    def _items(self, nodes: list[ast.expr], at: Any) -> tuple[list[Any], bool]:
         """Return the values, and whether they are certainly all: an unknown `*items` may be any number of them."""
         found: list[Any] = []
         counted = True
@@ -202,10 +201,10 @@ class Evaluator(Generic[At]):
                 counted = counted and not isinstance(node, ast.Starred)
         return found, counted
 
-    def on_starred(self, node: ast.Starred, at: At) -> Any:
+    def on_starred(self, node: ast.Starred, at: Any) -> Any:
         return self.value(node.value, at)
 
-    def on_dict(self, node: ast.Dict, at: At) -> Any:
+    def on_dict(self, node: ast.Dict, at: Any) -> Any:
         found: dict[Any, Any] = {}
         for key, child in zip(node.keys, node.values, strict=True):
             value = self.value(child, at)
@@ -224,14 +223,14 @@ class Evaluator(Generic[At]):
 
     # -- operators -----------------------------------------------------------------------------------------------------
 
-    def on_unaryop(self, node: ast.UnaryOp, at: At) -> Any:
+    def on_unaryop(self, node: ast.UnaryOp, at: Any) -> Any:
         value = self.value(node.operand, at)
         if isinstance(node.op, ast.Not):
             return self.attempt(node, lambda: not known(value))
         sign = _SIGNS.get(type(node.op))
         return self.unknown(node) if sign is None else self.attempt(node, binary, sign, 0, value)
 
-    def on_binop(self, node: ast.BinOp, at: At) -> Any:
+    def on_binop(self, node: ast.BinOp, at: Any) -> Any:
         function = OPERATORS.get(type(node.op))
         if function is None:
             return self.unknown(node)
@@ -240,7 +239,7 @@ class Evaluator(Generic[At]):
             return joined(left, right) or self.unknown(node)
         return self.attempt(node, binary, function, left, right)
 
-    def on_joinedstr(self, node: ast.JoinedStr, at: At) -> Any:
+    def on_joinedstr(self, node: ast.JoinedStr, at: Any) -> Any:
         """Return the text of an f-string whose fields are plain and without a format."""
         texts: list[Any] = []
         for part in node.values:
@@ -250,28 +249,35 @@ class Evaluator(Generic[At]):
             texts.append(value if plainly and isinstance(value, str | int) and not isinstance(value, Symbol) else None)
         return self.unknown(node) if None in texts else self.attempt(node, lambda: made("".join(map(str, texts))))
 
-    def on_compare(self, node: ast.Compare, at: At) -> Any:
-        compare = _COMPARE.get(type(node.ops[0]))
-        if compare is None or len(node.ops) != 1:
-            return self.unknown(node)
-        left, right = self.value(node.left, at), self.value(node.comparators[0], at)
-        return self.attempt(node, lambda: compare(_certain(left), _certain(right)))
+    def on_compare(self, node: ast.Compare, at: Any) -> Any:
+        values = [self.value(part, at) for part in (node.left, *node.comparators)]
+        for op, left, right in zip(node.ops, values, values[1:], strict=False):
+            found = self.attempt(node, lambda op=op, a=left, b=right: _COMPARE[type(op)](_certain(a), _certain(b)))
+            if found is not True:
+                return found
+        return True
 
-    def on_boolop(self, node: ast.BoolOp, at: At) -> Any:
-        values = [self.value(value, at) for value in node.values]
-        unsettled = next((value for value in values if not is_settled(value)), None)
-        if unsettled is not None:
-            return self.attempt(node, known, unsettled)
-        stops_at = isinstance(node.op, ast.Or)
-        return next((v for v in values if bool(v) is stops_at), values[-1])
+    def on_boolop(self, node: ast.BoolOp, at: Any) -> Any:
+        value: Any = None
+        for number, part in enumerate(node.values):
+            value = self.value(part, at)
+            if not is_settled(value):
+                self.perhaps(node.values[number + 1 :], at)
+                return self.attempt(node, known, value)
+            if bool(value) is isinstance(node.op, ast.Or):
+                break
+        return value
 
-    def on_ifexp(self, node: ast.IfExp, at: At) -> Any:
+    def perhaps(self, nodes: list[ast.expr], at: Any) -> None:
+        """Take note of expressions of which nobody knows whether a run comes to them."""
+
+    def on_ifexp(self, node: ast.IfExp, at: Any) -> Any:
         test = self.value(node.test, at)
         if not is_settled(test):
             return self.attempt(node, known, test)
         return self.value(node.body if test else node.orelse, at)
 
-    def on_subscript(self, node: ast.Subscript, at: At) -> Any:
+    def on_subscript(self, node: ast.Subscript, at: Any) -> Any:
         return self.item(self.value(node.value, at), self.value(node.slice, at), node)
 
     def item(self, owner: Any, key: Any, node: ast.AST) -> Any:
@@ -280,7 +286,7 @@ class Evaluator(Generic[At]):
             return owner[key]  # whatever else is in it
         return self.attempt(node, lambda: known(owner)[known(key)])
 
-    def on_namedexpr(self, node: ast.NamedExpr, at: At) -> Any:
+    def on_namedexpr(self, node: ast.NamedExpr, at: Any) -> Any:
         return self.value(node.value, at)
 
 
@@ -339,11 +345,15 @@ def _parts(value: Any) -> Collection[Any]:
     return value.values() if isinstance(value, dict) else value
 
 
-class _Folder(Evaluator[Mapping[str, Any]]):
-    """Knows the constants before an expression; other names stay Symbols."""
+class _Folder(Evaluator):
+    """Knows the constants before an expression, also by dotted names; other names stay Symbols."""
 
-    def on_name(self, node: ast.Name, at: Mapping[str, Any]) -> Any:
+    def on_name(self, node: ast.Name, at: Any) -> Any:
         return at.get(node.id, Symbol(node.id))
+
+    def on_attribute(self, node: ast.Attribute, at: Any) -> Any:
+        found = super().on_attribute(node, at)
+        return at.get(found, found) if isinstance(found, Symbol) else found
 
 
 def fold(node: ast.expr, constants: Mapping[str, Any]) -> Any:

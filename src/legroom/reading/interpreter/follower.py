@@ -14,7 +14,7 @@ in it is known any more: `not_followed`.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -28,9 +28,9 @@ from legroom.reading.interpreter.builtin_calls import DECIDING, BuiltinCalls, Vi
 from legroom.reading.interpreter.effects import MISSING, Broken, Continued, Leaving, Raised, Returned, same
 from legroom.reading.interpreter.evaluator import OPERATORS, binary
 from legroom.reading.interpreter.file_calls import FileRef, Loaded, file_method, hydra_config
-from legroom.reading.interpreter.gym_calls import GYM_CALLS, Env, is_foreign, is_space, wrapped_by_library
+from legroom.reading.interpreter.gym_calls import ENV_CALLS, Env, is_foreign, is_space, wrapped_by_library
 from legroom.reading.interpreter.scopes import imported_module, is_main_guard
-from legroom.reading.interpreter.script import dotted
+from legroom.reading.interpreter.script import dotted, last_name
 from legroom.reading.interpreter.values import (
     LONGEST,
     OPEN,
@@ -48,12 +48,11 @@ from legroom.reading.interpreter.values import (
     Symbol,
     is_plain,
     is_settled,
-    known,
     made,
     plain,
 )
 from legroom.reading.reading_budget import pay
-from legroom.reading.source import module_file, parse_module, walk
+from legroom.reading.source import module_file, nodes_of, parse_module, walk
 from legroom.reading.user_files import read_text
 
 DEEPEST_CALL = 12
@@ -65,13 +64,14 @@ MOST_STATEMENTS = 10_000  # followed in all, those of loops and functions each t
 MOST_ROUNDS = 20  # of a loop whose passes are not counted, until nothing more becomes unknown
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _ENDINGS = ("sys.exit", "exit", "quit", "os._exit")
+_SETTINGS_MAKERS = ("tyro.cli", "simple_parsing.parse", "pyrallis.parse", "tap.Tap")
 _OWN_WAYS = ("__setattr__", "__getattribute__", "__getattr__", "__new__")
 
 
 class Follower(BuiltinCalls):
-    """Follows a script; `library_calls` are the functions of libraries that it understands, by their last name."""
+    """Follows a script, and knows environments and spaces; those who derive from it know other calls of libraries."""
 
-    library_calls: Mapping[str, Callable[..., Any]] = GYM_CALLS
+    everywhere = False  # whether code is looked into that a run would not come to
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -137,6 +137,51 @@ class Follower(BuiltinCalls):
     def see(self, found: Any, node: ast.Call) -> None:
         if isinstance(found, dict):
             self.loaded.append((found, node.lineno))
+
+    # -- what nobody calls ---------------------------------------------------------------------------------------------
+
+    def follow_uncalled(self, wanted: Callable[[ast.AST], bool] = lambda node: True) -> None:
+        """Follow the functions that were not called, with their defaults: `train` may be called by another script.
+
+        What a call in a branch that is not taken gives them (`if args.train: train(args.steps)`) is not known.
+        """
+        for found in self.definitions:  # it grows
+            if id(found.node) in self.visited or found.module.name != "__main__" or isinstance(found.node, ast.Lambda):
+                continue
+            if isinstance(found, Class):
+                self.follow_methods(found, wanted)
+            elif wanted(found.node):
+                self.call_function(found, [], self.given_elsewhere(found.node, found.node.name))
+
+    def follow_methods(self, cls: Class, wanted: Callable[[ast.AST], bool]) -> None:
+        """Follow the methods of a class that were not called, on an object of it."""
+        init = cls.method("__init__")
+        for node in cls.node.body:
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not wanted(node):
+                continue
+            if id(node) not in self.visited and id(cls.node) not in self.objects:
+                given = {} if init is None else self.given_elsewhere(init.node, cls.node.name, after=1)
+                made = ast.Call(ast.Name(cls.node.name), [], [], lineno=cls.node.lineno, col_offset=0)
+                self.instance(cls, [], given, made)
+            if id(node) not in self.visited:
+                given = self.given_elsewhere(node, node.name, after=1)
+                self.object_method(self.objects[id(cls.node)], node.name, [], given)
+
+    def given_elsewhere(self, function: Any, called: str, after: int = 0) -> dict[str, Any]:
+        """Return the parameters that some call in the source gives, each as not known.
+
+        Args:
+            after: how many parameters no call gives: `self`.
+        """
+        names = [parameter.arg for parameter in function.args.args[after:]]
+        given: set[str] = set()
+        for node in nodes_of(self.trees[0]):
+            if isinstance(node, ast.Call) and last_name(node.func) == called:
+                given |= {
+                    *names[: len(node.args)],
+                    *(k.arg for k in node.keywords if k.arg is not None and k.arg in names),
+                }
+        return {name: NotKnown(f"the argument {name}", function.lineno) for name in given}
 
     # -- statements ----------------------------------------------------------------------------------------------------
 
@@ -266,7 +311,7 @@ class Follower(BuiltinCalls):
             self.block(node.body if self.current.name == "__main__" else node.orelse, frame)
         elif is_settled(test):
             taken, other = (node.body, node.orelse) if test else (node.orelse, node.body)
-            if other and _is_choice(node.test):
+            if other and (self.everywhere or _is_choice(node.test)):
                 self.look_into(other, frame)
             self.block(taken, frame)
         else:
@@ -346,7 +391,10 @@ class Follower(BuiltinCalls):
             self.loops.append(end)
             self.passes.append((object(), node, None if values is None else len(values)))
             try:
+                before = self.followed
                 ended = self.counted_passes(node, frame, values, one_pass)
+                if self.everywhere and self.followed == before:
+                    self.look_into(node.body, frame)
                 for _ in range(0 if ended else MOST_ROUNDS):
                     unknown = NotKnown(getattr(node, "iter", node), node.lineno, holds=[items])
                     if not self.alternatives([partial(one_pass, unknown), lambda: None])[0]:
@@ -461,7 +509,7 @@ class Follower(BuiltinCalls):
         """Return what each of several targets gets of a value."""
         count, starred = len(target.elts), [isinstance(each, ast.Starred) for each in target.elts]
         if not isinstance(value, list) or not is_settled(value) or len(value) < count - sum(starred):
-            return [NotKnown(target, target.lineno, holds=[value])] * count
+            return [NotKnown(target, target.lineno, holds=[value]) for _ in range(count)]
         if True not in starred:
             same_number = len(value) == count
             return value if same_number else [NotKnown(target, target.lineno, holds=[value])] * count
@@ -570,18 +618,8 @@ class Follower(BuiltinCalls):
         self.forget(found, node)
         return found
 
-    def on_boolop(self, node: ast.BoolOp, at: Frame) -> Any:
-        stops_at = isinstance(node.op, ast.Or)
-        value: Any = None
-        for number, part in enumerate(node.values):
-            value = self.value(part, at)
-            if not is_settled(value):
-                rest = [*node.values[number + 1 :]]
-                self.alternatives([lambda rest=rest: [self.value(each, at) for each in rest], lambda: None])  # type: ignore[misc]
-                return self.attempt(node, known, value)
-            if bool(value) is stops_at:
-                break
-        return value
+    def perhaps(self, nodes: list[ast.expr], at: Frame) -> None:
+        self.alternatives([lambda: [self.value(each, at) for each in nodes], lambda: None])
 
     def on_ifexp(self, node: ast.IfExp, at: Frame) -> Any:
         test = self.value(node.test, at)
@@ -590,16 +628,6 @@ class Follower(BuiltinCalls):
         ways = [partial(self.value, branch, at) for branch in (node.body, node.orelse)]
         found = self.joined(self.alternatives(ways)[1])
         return self.unknown(node) if type(found) is NotKnown else found
-
-    def on_compare(self, node: ast.Compare, at: Frame) -> Any:
-        if len(node.ops) == 1:
-            return super().on_compare(node, at)
-        parts = [node.left, *node.comparators]
-        found = [
-            super(Follower, self).on_compare(ast.Compare(one, [op], [other], lineno=node.lineno), at)
-            for one, op, other in zip(parts, node.ops, parts[1:], strict=False)
-        ]
-        return all(found) if all(isinstance(each, bool) for each in found) else self.unknown(node)
 
     def on_subscript(self, node: ast.Subscript, at: Frame) -> Any:
         owner, key = self.value(node.value, at), self.value(node.slice, at)
@@ -676,14 +704,19 @@ class Follower(BuiltinCalls):
                 return self.object_method(func, "__call__", args, kwargs)
         return self.foreign(func.maker if isinstance(func, NotKnown) else "", args, kwargs, node)
 
-    def call_function(self, function: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Follow a function or lambda of the script and return what it returns."""
-        node = function.node
-        self.visited.add(id(node))
+    def call_function(
+        self, function: Function, args: list[Any], kwargs: dict[str, Any], inside: Frame | None = None
+    ) -> Any:
+        """Follow a function, method or lambda of the script and return what it returns.
+
+        Args:
+            inside: the frame of the object whose method it is.
+        """
+        self.visited.add(id(function.node))
         self.calls += 1
         if self.depth >= DEEPEST_CALL or self.calls > MOST_CALLS:
             return self.too_deep(function, args, kwargs)
-        return self.run_body(function, args, kwargs, Frame(function.frame))
+        return self.run_body(function, args, kwargs, Frame(inside or function.frame))
 
     def too_deep(self, function: Function, args: list[Any], kwargs: dict[str, Any]) -> NotKnown:
         """Return the result of a call that is not followed any more, which may have changed anything."""
@@ -734,11 +767,15 @@ class Follower(BuiltinCalls):
                 kept = function.defaults.get(arg.arg, MISSING)
                 frame.names[arg.arg] = self.value(default, function.frame) if kept is MISSING else kept
             elif arg.arg != "self":
-                frame.names[arg.arg] = NotKnown(f"the argument {arg.arg}", arg.lineno)
+                frame.names[arg.arg] = self.not_given(arg, function)
         if spec.vararg:
             frame.names[spec.vararg.arg] = args[len(positional) :]
         if spec.kwarg:
             frame.names[spec.kwarg.arg] = rest
+
+    def not_given(self, arg: ast.arg, function: Function) -> Any:
+        """Return what a parameter is that nobody gives and that has no default."""
+        return NotKnown(f"the argument {arg.arg}", arg.lineno)
 
     def composed_settings(self, function: Function, parameter: str) -> dict[str, Any]:
         """Return what `@hydra.main(config_path=..., config_name=...)` gives the parameter of a function."""
@@ -755,17 +792,13 @@ class Follower(BuiltinCalls):
     def object_method(self, owner: Namespace | Class, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Follow a method of an object or class of the script; what it sets on the object stays."""
         function = owner.method(name)
-        assert function is not None
-        node = function.node
-        self.visited.add(id(node))
-        self.calls += 1
-        if self.depth >= DEEPEST_CALL or self.calls > MOST_CALLS or isinstance(node, ast.Lambda):
-            return self.too_deep(function, [owner, *args], kwargs)
-        kinds = {_decorator(each) for each in node.decorator_list}
+        assert function is not None and not isinstance(function.node, ast.Lambda)
+        decorators = function.node.decorator_list
+        kinds = {last_name(each.func if isinstance(each, ast.Call) else each) for each in decorators}
         cls = owner if isinstance(owner, Class) else owner.cls
         first = [] if "staticmethod" in kinds else [cls] if "classmethod" in kinds else [owner]
-        frame = owner.frame if isinstance(owner, Namespace) else function.frame
-        return self.run_body(function, [*first, *args], kwargs, Frame(frame))
+        inside = owner.frame if isinstance(owner, Namespace) else None
+        return self.call_function(function, [*first, *args], kwargs, inside)
 
     def method(self, bound: Bound, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         """Return the result of a method of plain data, of a parser, of a file or of an object of the script."""
@@ -804,16 +837,15 @@ class Follower(BuiltinCalls):
         """Follow a method of a base in the script, called by `super()`; those of libraries are not known."""
         for base in owner.cls.bases:
             function = base.method(name) if isinstance(base, Class) else None
-            if function is not None and self.depth < DEEPEST_CALL and isinstance(owner.itself, Namespace):
-                self.visited.add(id(function.node))
-                return self.run_body(function, [owner.itself, *args], kwargs, Frame(owner.itself.frame))
+            if function is not None and isinstance(owner.itself, Namespace):
+                return self.call_function(function, [owner.itself, *args], kwargs, owner.itself.frame)
         return self.foreign("super", args, kwargs, node)
 
     def library_call(self, symbol: Symbol, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         """Return what a function or class of a library makes."""
         name = symbol.rpartition(".")[2]
-        if name in self.library_calls:
-            made_env = self.library_calls[name](self, args, kwargs) or self.unknown(node)
+        if name in ENV_CALLS:
+            made_env = ENV_CALLS[name](self, args, kwargs) or self.unknown(node)
             if isinstance(made_env, Env) and is_foreign(symbol) and name.startswith("make"):
                 return replace(made_env, doubted=True)  # envpool.make(..., num_envs=64)
             return made_env
@@ -821,6 +853,8 @@ class Follower(BuiltinCalls):
             return Parser()
         if name in ("SimpleNamespace", "Namespace") and not args:
             return Namespace(dict(kwargs))
+        if symbol in _SETTINGS_MAKERS and args and isinstance(args[0], Class | Namespace):
+            return args[0] if isinstance(args[0], Namespace) else self.instance(args[0], [], {}, node)
         if name == "asdict" and args and isinstance(args[0], Namespace):
             return made(dict(args[0].fields()))
         if symbol == "getattr" and len(args) > 1 and type(args[1]) is str:
@@ -857,20 +891,17 @@ class Follower(BuiltinCalls):
         """Return an instance of a class of the script: an environment, a wrapper, settings, or not known."""
         frame = Frame(cls.frame, of_object=True)
         init = cls.method("__init__")
-        itself = Namespace({}, cls, frame)
+        itself = self.objects[id(cls.node)] = Namespace({}, cls, frame)
         if init is not None:
-            self.visited.add(id(init.node))
-            if self.depth < DEEPEST_CALL:
-                self.run_body(init, [itself, *args], kwargs, Frame(frame))
-            else:
-                self.too_deep(init, args, kwargs)
+            self.call_function(init, [itself, *args], kwargs, frame)
         observation, action = (_space(itself, name) for name in ("observation_space", "action_space"))
         inner = args[0] if args and isinstance(args[0], Env) else kwargs.get("env")
         if isinstance(inner, Env):
             return _wrapped_by_script(inner, cls, observation, action)
         if observation or action or any("Env" in str(b) for b in self.ancestors(cls)):
             # a class of the script itself is lifted out of it where it is trusted
-            found = Env(id=cls.reference, observation=observation, action=action, kwargs=_arguments(init, args, kwargs))
+            own = _arguments(init, args, kwargs)
+            found = Env(id=cls.reference, observation=observation, action=action, kwargs=own, classes=(cls,))
             several = any("VecEnv" in str(b) or "VectorEnv" in str(b) for b in self.ancestors(cls))
             return replace(found, n_envs=self.unknown(node)) if several else found
         if any(cls.method(name) is not None for name in _OWN_WAYS):  # of having attributes
@@ -883,7 +914,6 @@ class Follower(BuiltinCalls):
                 self.forget(itself, node)
             if cls.method("__post_init__") is not None:
                 self.object_method(itself, "__post_init__", [], {})
-        self.objects[id(cls.node)] = itself
         return itself
 
     def ancestors(self, cls: Class) -> list[Any]:
@@ -901,9 +931,8 @@ def loaded_settings(tree: ast.Module, path: str) -> tuple[dict[Any, Any], int]:
     """Return the settings of the files that a script loads, in functions that are never called too, and a line."""
     follower = Follower(path)
     follower.follow(tree)
-    for found in list(follower.definitions):
-        if isinstance(found, Function) and id(found.node) not in follower.visited and found.module.name == "__main__":
-            follower.call_function(found, [], {})
+    methods = {id(node) for cls in nodes_of(tree) if isinstance(cls, ast.ClassDef) for node in cls.body}
+    follower.follow_uncalled(lambda node: id(node) not in methods)
     whole: dict[Any, Any] = {}
     for each, _ in follower.loaded:
         whole = merged(whole, each)
@@ -954,6 +983,7 @@ def _wrapped_by_script(env: Env, cls: Class, observation: Any, action: Any) -> E
     mark = (cls.node.name,) if may_change and not observation else ()
     return replace(
         env,
+        classes=(*env.classes, cls),
         wrappers=(*env.wrappers, *mark),
         observation=observation or env.observation,
         action=action or env.action,
@@ -965,8 +995,3 @@ def _arguments(init: Function | None, args: list[Any], kwargs: dict[str, Any]) -
     names = [arg.arg for arg in init.node.args.args[1:]] if init is not None else []
     given = {**dict(zip(names, args, strict=False)), **kwargs}
     return {name: plain(value) for name, value in given.items() if is_plain(value)}
-
-
-def _decorator(node: ast.expr) -> str:
-    func = node.func if isinstance(node, ast.Call) else node
-    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")

@@ -12,7 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from legroom.reading.interpreter.values import Bound, Class, Function, NotKnown, Partial, Symbol, is_plain, plain
+from legroom.reading.interpreter.values import (
+    Bound,
+    Class,
+    Function,
+    NotKnown,
+    Partial,
+    Symbol,
+    is_plain,
+    is_settled,
+    plain,
+)
 from legroom.reading.known_spaces import NEUTRAL_WRAPPERS, WRAPPERS
 
 
@@ -23,6 +33,7 @@ class Env:
     Args:
         origin: the call that made it; wrapped, it is still the same one.
         doubted: whether an unknown function may have made several of it.
+        classes: of the script's folder that it is made of.
     """
 
     id: str | None = None
@@ -37,6 +48,7 @@ class Env:
     action: dict[str, Any] | None = None
     doubted: bool = False
     origin: object = field(default_factory=object, compare=False, repr=False)
+    classes: tuple[Class, ...] = field(default=(), compare=False, repr=False)
 
 
 class Caller(Protocol):
@@ -142,10 +154,71 @@ def _dict_space(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
     return {"type": "dict", "spaces": {str(name): space for name, space in parts.items()}}
 
 
+def _make_vec_env(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
+    """make_vec_env, whose first argument may be an id, a class or a function."""
+    env = one_env(caller, args[0] if args else kwargs.get("env_id"), kwargs.get("env_kwargs"))
+    if env is None:
+        return None
+    wrapper = kwargs.get("wrapper_class")
+    if isinstance(wrapper, Symbol):
+        options = kwargs.get("wrapper_kwargs")
+        entry = wrapper_entry(wrapper, options if isinstance(options, dict) else {})
+        env = replace(env, wrappers=(*env.wrappers, entry))
+    elif isinstance(wrapper, Function | Class):
+        inside = called(caller, wrapper, [env], {})
+        env = inside if isinstance(inside, Env) else replace(env, wrappers=(*env.wrappers, "wrapper_class"))
+    count = args[1] if len(args) > 1 else kwargs.get("n_envs", 1)
+    env = replace(env, n_envs=count, origin=object())  # each call makes its own
+    kind, options = kwargs.get("vec_env_cls"), kwargs.get("vec_env_kwargs")
+    if isinstance(kind, Symbol) and kind.endswith("SubprocVecEnv"):
+        start = options.get("start_method") if isinstance(options, dict) else None
+        return replace(env, workers="subproc", start_method=start if isinstance(start, str) else None)
+    return env
+
+
+def _make_atari_env(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
+    wrapper = Symbol("stable_baselines3.common.atari_wrappers.AtariWrapper")
+    return _make_vec_env(caller, args, {**kwargs, "wrapper_class": wrapper})
+
+
+def _from_list(workers: str) -> Call:
+    def make(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
+        makers = args[0] if args else kwargs.get("env_fns")
+        start = args[1] if len(args) > 1 else kwargs.get("start_method")
+        method = start if isinstance(start, str) and workers == "subproc" else None
+        if isinstance(makers, NotKnown) or (isinstance(makers, list) and not is_settled(makers)):
+            unknown = makers if isinstance(makers, NotKnown) else NotKnown("the number of environments")
+            return Env(n_envs=unknown, workers=workers, start_method=method)
+        if not isinstance(makers, list) or not makers:
+            return None
+        env = one_env(caller, makers[0]) or Env()
+        return replace(env, n_envs=len(makers), workers=workers, start_method=method, origin=object())
+
+    return make
+
+
+def _frame_stack(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
+    env = args[0] if args else kwargs.get("venv")
+    count = args[1] if len(args) > 1 else kwargs.get("n_stack")
+    return replace(env, frame_stack=count) if isinstance(env, Env) else None
+
+
+def _normalize(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
+    env = args[0] if args else kwargs.get("venv")
+    own = {k: v for k, v in kwargs.items() if k != "venv" and isinstance(v, bool | int | float)}
+    return replace(env, normalize=own or True) if isinstance(env, Env) else None
+
+
 # Calls whose result is understood, by their last name.
-GYM_CALLS: Mapping[str, Call] = {
+ENV_CALLS: Mapping[str, Call] = {
     "make": _make,
     "make_vec": _make_vec,
+    "make_vec_env": _make_vec_env,
+    "make_atari_env": _make_atari_env,
+    **dict.fromkeys(("DummyVecEnv", "SyncVectorEnv"), _from_list("dummy")),
+    **dict.fromkeys(("SubprocVecEnv", "AsyncVectorEnv"), _from_list("subproc")),
+    "VecFrameStack": _frame_stack,
+    "VecNormalize": _normalize,
     "Box": _box,
     "Discrete": _discrete,
     "MultiDiscrete": _multidiscrete,

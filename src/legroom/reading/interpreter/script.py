@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from legroom.backends.base import backends
 from legroom.errors import BadInput
 from legroom.reading.interpreter.scopes import Binding, Scopes, imported_module
+from legroom.reading.reading_budget import pay
 from legroom.reading.source import KEPT_TREES, module_file, nodes_of, parse_module
 from legroom.reading.user_files import read_text
 
@@ -67,6 +68,7 @@ class Script:
     tree: ast.Module
     name: str = "__main__"
     modules: dict[str, Script] = field(default_factory=dict, repr=False)
+    seen: dict[int, list[Any]] | None = field(default=None, repr=False)  # values of expressions, once it is followed
     _meanings: dict[int, _Meaning] = field(default_factory=dict, repr=False)
 
     # -- parts -------------------------------------------------------------------------------------------------------
@@ -94,9 +96,7 @@ class Script:
         """The calls by the last name of what they call: `step` of `env.step(action)`."""
         found: dict[str, list[ast.Call]] = {}
         for call in self.calls:
-            func = call.func
-            name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
-            found.setdefault(name, []).append(call)
+            found.setdefault(last_name(call.func), []).append(call)
         return found
 
     @cached_property
@@ -115,6 +115,13 @@ class Script:
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
                 found.setdefault(node.attr, []).append(node)
         return found
+
+    def stores_of(self, attribute: str) -> Iterator[tuple[ast.Attribute, ast.stmt | None]]:
+        """Yield (target, statement) where an attribute of that name is assigned or deleted."""
+        stores = self.stores.get(attribute, ())
+        pay(len(stores) + 1)
+        for node in stores:
+            yield node, self.scopes.statement_of(node)
 
     @property
     def beside(self) -> tuple[Script, ...]:
@@ -305,6 +312,11 @@ def dotted(node: ast.AST) -> str | None:
         base = dotted(node.value)
         return None if base is None else f"{base}.{node.attr}"
     return None
+
+
+def last_name(func: ast.AST) -> str:
+    """Return the last name of what is called: `step` of `env.step`; empty for what has none."""
+    return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
 
 
 def read_script(text: str, path: str) -> Script:

@@ -16,7 +16,14 @@ ITEMS_PER_CONTAINER = 8  # what an empty one takes, in items
 
 
 class Unfoldable(Exception):
-    """An expression whose value only execution could tell."""
+    """An expression whose value only execution could tell; `why` is written out only where somebody asks."""
+
+    def __init__(self, why: str | NotKnown) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return self.why.reason if isinstance(self.why, NotKnown) else self.why
 
 
 class Symbol(str):
@@ -36,8 +43,8 @@ class NotKnown:
     """
 
     def __init__(
-        self, source: str | ast.AST = "", line: int | None = None, reason: str = "", *, holds: Sequence[Any] = (),
-        maker: str = "",
+        self, source: str | ast.AST = "", line: int | None = None, reason: str | NotKnown = "", *,
+        holds: Sequence[Any] = (), maker: str = "",
     ) -> None:  # fmt: skip
         self._source, self.line, self._reason = source, line, reason
         self.holds, self.maker = holds, maker
@@ -48,7 +55,7 @@ class NotKnown:
 
     @property
     def reason(self) -> str:
-        return self._reason or self.text
+        return (self._reason.reason if isinstance(self._reason, NotKnown) else self._reason) or self.text
 
 
 class Rest(NotKnown):
@@ -146,7 +153,7 @@ class Class:
     def method(self, name: str) -> Function | None:
         """Return the method of that name, its own or that of a base in the script."""
         for node in self.node.body:
-            if isinstance(node, ast.FunctionDef) and node.name == name:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
                 return Function(node, self.frame, self.module, cls=self)
         inherited = (base.method(name) for base in self.bases if isinstance(base, Class) and base is not self)
         return next((found for found in inherited if found is not None), None)
@@ -247,7 +254,7 @@ def known(value: Any) -> Any:
         return value
     missing = value if isinstance(value, NotKnown) else rest_of(value)
     if missing is not None:
-        raise Unfoldable(missing.reason)
+        raise Unfoldable(missing)
     raise Unfoldable(value if isinstance(value, Symbol) else type(value).__name__)
 
 

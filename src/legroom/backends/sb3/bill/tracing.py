@@ -25,14 +25,7 @@ from legroom.backends.sb3.base_figures import LIBRARIES, base_figures
 from legroom.backends.sb3.bill.net_arithmetic import estimate_net
 from legroom.backends.sb3.bill.network import NETWORK_ERROR, SCRATCH_ITEMS
 from legroom.backends.sb3.bill.parts import sb3_footprint
-from legroom.backends.sb3.bill.scratch import (
-    Answer,
-    Measured,
-    Request,
-    beyond_tensors,
-    plan_scratch,
-    remember,
-)
+from legroom.backends.sb3.bill.scratch import Answer, Measured, Request, beyond_tensors, plan_scratch, remember
 from legroom.backends.sb3.constraints import space_rules
 from legroom.backends.sb3.script_tensors import beside_the_run
 from legroom.backends.sb3.stored import has_own_classes, network_key, update_nbytes

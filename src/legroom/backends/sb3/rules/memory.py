@@ -20,7 +20,7 @@ from legroom.backends.sb3.stored import (
 )
 from legroom.checking.pins import find_pin
 from legroom.checking.rule_helpers import N_ENVS, ROLLOUT, of_ram, ram_limit, run_rule
-from legroom.fitting.grow import largest
+from legroom.fitting.tiers import largest
 from legroom.model.facts import n_workers, spaces_of
 from legroom.model.footprint import Phase, Place
 from legroom.model.rule import Found, Key, Subject, SubjectRun

@@ -10,7 +10,7 @@ from legroom.backends.sb3.script_calls import callback_name, learn_calls, model_
 from legroom.backends.sb3.script_envs import library_class, origins_of
 from legroom.checking.rule_helpers import script_rule
 from legroom.model.rule import Fix, Found
-from legroom.reading.interpreter.asker import attribute_stores, integer_of
+from legroom.reading.interpreter.known_values import integer_of
 from legroom.reading.interpreter.scopes import Binding, Scope
 from legroom.reading.interpreter.script import Script, argument, dotted, each_function, has_hidden_arguments
 from legroom.reading.source import walk
@@ -313,7 +313,7 @@ def _definitions(script: Script, node: ast.Name | ast.Attribute) -> Iterator[tup
         yield from ((script, b.value) for b in bindings if b.kind == "assign" and b.value is not None)
     else:
         targets = [f"{script.qualified(node.value)}.{node.attr}"]
-        for place, statement in attribute_stores(script, node.attr):
+        for place, statement in script.stores_of(node.attr):
             if dotted(place) == dotted(node) and isinstance(statement, ast.Assign):
                 yield script, statement.value
     for target in targets:

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from legroom.backends.sb3.base_figures import SHIPPED_CPU, SHIPPED_CUDA
-from legroom.backends.sb3.script_envs import env_facts, library_class, process_vec_envs, worker_classes
+from legroom.backends.sb3.script_envs import library_class, process_vec_envs, worker_classes
 from legroom.checking.rule_helpers import script_rule
 from legroom.checking.script_gpu import cuda_calls
 from legroom.model.rule import Fix, Found
-from legroom.reading.interpreter.asker import text_of
+from legroom.reading.interpreter.known_values import text_of
 from legroom.reading.interpreter.scopes import is_main_guard
 from legroom.reading.interpreter.script import Script, argument, dotted, each_function
 from legroom.reading.source import walk
@@ -68,8 +68,6 @@ def _entry(node: ast.expr | None, key: str) -> ast.expr | None:
 
 def _fix(script: Script, value: ast.expr, what: str) -> Fix | None:
     """Fork needs no main guard and its successors do: only a script that has one is changed."""
-    from legroom.reading.interpreter.scopes import is_main_guard
-
     if not isinstance(value, ast.Constant) or what == "get_context" or value.lineno != value.end_lineno:
         return None
     if not any(is_main_guard(statement) for statement in script.tree.body):
@@ -141,22 +139,11 @@ def _runs_on_import(script: Script, statement: ast.stmt) -> bool:
 
 
 def _why(script: Script, call: ast.Call) -> str:
-    if any(library_class(script, maker) == "Monitor" for maker in _functions_called(script, call)):
+    if any(library_class(script, made.func) == "Monitor" for made in script.calls):
         return "SB3's Monitor in the environment maker brings it"
     if script.scopes.function_of(call) is None or any(is_main_guard(node) for node in script.tree.body):
         return "unpickling SB3's wrapper and re-importing this script bring it"
     return "unpickling SB3's wrapper brings it"  # a module: workers import the script that was started
-
-
-def _functions_called(script: Script, call: ast.Call) -> Iterator[ast.expr]:
-    for fact in env_facts(script, call):
-        for maker in fact.makers:
-            for node in walk(maker):
-                if isinstance(node, ast.Call):
-                    yield node.func
-                    definition = script.definition(node.func)
-                    if definition is not None and definition[0] is script:
-                        yield from (n.func for n in walk(definition[1]) if isinstance(n, ast.Call))
 
 
 # names of things that are costly to hold and meant to be held once
