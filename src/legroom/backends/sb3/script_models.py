@@ -324,8 +324,9 @@ class ScriptModels(Follower):
         found: dict[str, Draft] = {}
         self.doubt_what_is_set()
         for model, other in self.together:
-            for each in (model, other) if model.learned and other.learned and other.made else ():
-                each.doubt(self.place(other.made, "makes a second model while the first is kept"))  # memory is of both
+            if model.learned and other.learned and other.made:  # memory is that of both
+                model.doubt(second := self.place(other.made, "makes a second model while the first is kept"))
+                other.doubt(second)
         for model in self.models:
             line = model.draft.lines[("algo",)]
             env = model.env
