@@ -11,7 +11,8 @@ import numpy as np
 from gymnasium import spaces as gym
 
 from legroom.errors import BadInput
-from legroom.model.spaces import DTYPES, BoxSpace, DictSpace, DiscreteSpace, MultiBinarySpace, MultiDiscreteSpace, Space
+from legroom.model import spaces as declared
+from legroom.model.spaces import DTYPES, Space
 
 
 def to_gymnasium(space: Space) -> gym.Space[Any]:
@@ -21,19 +22,19 @@ def to_gymnasium(space: Space) -> gym.Space[Any]:
         BadInput: its bounds do not fit its dtype.
     """
     match space:
-        case BoxSpace():
+        case declared.BoxSpace():
             low, high = space.bounds
             try:
                 return gym.Box(low, high, space.shape, np.dtype(space.dtype).type)
             except (ValueError, OverflowError) as wrong:
                 raise BadInput(f"box bounds {low}..{high} do not fit dtype {space.dtype}: {wrong}") from wrong
-        case DiscreteSpace():
+        case declared.DiscreteSpace():
             return gym.Discrete(space.n)
-        case MultiDiscreteSpace():
+        case declared.MultiDiscreteSpace():
             return gym.MultiDiscrete(list(space.nvec))
-        case MultiBinarySpace():
+        case declared.MultiBinarySpace():
             return gym.MultiBinary(space.n if isinstance(space.n, int) else list(space.n))
-        case DictSpace():
+        case declared.DictSpace():
             return gym.Dict({key: to_gymnasium(sub) for key, sub in space.spaces.items()})
 
 
@@ -47,17 +48,17 @@ def from_gymnasium(space: gym.Space[Any]) -> Space:
         case gym.Box():
             if space.dtype is None or space.dtype.name not in DTYPES:
                 raise BadInput(f"a box of dtype {space.dtype} is not supported", hint=f"one of {', '.join(DTYPES)}")
-            return BoxSpace(
+            return declared.BoxSpace(
                 shape=space.shape, dtype=cast(Any, space.dtype.name), low=_uniform(space.low), high=_uniform(space.high)
             )
         case gym.Discrete():
-            return DiscreteSpace(n=int(space.n))
+            return declared.DiscreteSpace(n=int(space.n))
         case gym.MultiDiscrete():
-            return MultiDiscreteSpace(nvec=tuple(int(n) for n in space.nvec.reshape(-1)))
+            return declared.MultiDiscreteSpace(nvec=tuple(int(n) for n in space.nvec.reshape(-1)))
         case gym.MultiBinary():
-            return MultiBinarySpace(n=space.n if isinstance(space.n, int) else tuple(int(n) for n in space.n))
+            return declared.MultiBinarySpace(n=space.n if isinstance(space.n, int) else tuple(int(n) for n in space.n))
         case gym.Dict():
-            return DictSpace(spaces={key: from_gymnasium(sub) for key, sub in space.spaces.items()})
+            return declared.DictSpace(spaces={key: from_gymnasium(sub) for key, sub in space.spaces.items()})
     raise BadInput(
         f"a {type(space).__name__} space is not supported", hint="box, discrete, multidiscrete, multibinary or dict"
     )

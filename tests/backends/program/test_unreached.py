@@ -29,6 +29,10 @@ LATE = {
         for step in range(1000):
             optimizer.step()  # step
         """,
+    "groups of a table": """
+        for user, events in table.groupby("user"):  # sized
+            optimizer.step()  # step
+        """,
     "by a decorator": """
         @atexit.register
         def report():

@@ -86,6 +86,10 @@ class _Search:
             inner = [block for block in _blocks(current) if block and _first(block[0]) <= line <= _last(block[-1])]
             body = inner[0] if inner else []
         self.loops += [(loop, loop is not loops[-1]) for loop in loops]
+        for loop in loops:  # over parts of a table, each as large as it comes
+            parts = ast.walk(loop.iter) if not isinstance(loop, ast.While) else ()
+            if any(isinstance(each, ast.Call) and name_of(each.func) == "groupby" for each in parts):
+                self.places.setdefault((file, loop.lineno), text_of(loop))
 
     def found(self) -> list[NotReached]:
         """Return the places, in the order of the files."""

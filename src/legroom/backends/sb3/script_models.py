@@ -211,8 +211,9 @@ class ScriptModels(Follower):
     def write(self, inside: dict[Any, Any], key: Any, value: Any) -> None:
         super().write(inside, key, value)
         if isinstance(value, Model) and isinstance(inside, Names):
-            others = (each for each in inside.values() if isinstance(each, Model) and each is not value)
-            self.together += [(other, value) for other in others]
+            self.together += [
+                (each, value) for each in inside.values() if isinstance(each, Model) and each is not value
+            ]
         elif isinstance(value, Model):
             _doubt_kept_together(inside)
 
@@ -316,9 +317,9 @@ class ScriptModels(Follower):
         found: dict[str, Draft] = {}
         self.doubt_what_is_set()
         for model, other in self.together:
-            if model.learned and other.learned and other.made is not None:  # memory is that of both
-                for each in (model, other):
-                    each.doubt(self.place(other.made, "makes a second model while the first is kept"))
+            if model.learned and other.learned and other.made:  # memory is that of both
+                model.doubt(second := self.place(other.made, "makes a second model while the first is kept"))
+                other.doubt(second)
         for model in self.models:
             line = model.draft.lines[("algo",)]
             env = model.env
@@ -343,7 +344,9 @@ class ScriptModels(Follower):
         for number, draft in enumerate(drafts):  # a call in a loop may be several runs
             alike = sum(other.name == draft.name for other in drafts[:number])
             draft.name += f".{alike + 1}" if alike else ""
-        return drafts if len(drafts) > 1 else _alone(drafts, self.path)
+        if len(drafts) == 1:  # named after the script rather than after its line
+            drafts[0].name = Path(self.path).stem
+        return drafts
 
     def doubt_what_is_set(self) -> None:
         """Doubt the models of a script that sets the buffer of one where it is not followed: in a callback."""
@@ -500,10 +503,3 @@ def _describe_env(draft: Draft, env: Env, line: int) -> None:
         known = wrapped(KnownSpaces(env.observation, env.action), env.wrappers)
         if known is not None:
             draft.put(("env", "spaces"), {"observation": known.observation, "action": known.action}, line)
-
-
-def _alone(found: list[Draft], path: str) -> list[Draft]:
-    """Return the one draft, named after the script rather than after its line."""
-    for draft in found:
-        draft.name = Path(path).stem
-    return found
