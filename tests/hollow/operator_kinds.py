@@ -642,12 +642,12 @@ def on_hollow(name: str) -> dict[str, Any]:
     from legroom.hollow.assumed_values import RunReads
     from legroom.hollow.card_autocast import autocast_as_on_card
     from legroom.hollow.card_operators import join_weights, operators_as_on_card
-    from legroom.hollow.cuda_reduce import Card
+    from legroom.hollow.cuda_reduce import GpuShape
     from legroom.hollow.dispatching import Follower
     from legroom.hollow.fake_tensors import foreach_as_on_cuda
     from legroom.hollow.replaying import replay
 
-    card = Card(cudnn_bfloat16=False)
+    card = GpuShape(cudnn_bfloat16=False)
     with ExitStack() as stack:
         stack.enter_context(autocast_as_on_card(stack.enter_context(operators_as_on_card(card))))
         stack.enter_context(foreach_as_on_cuda())

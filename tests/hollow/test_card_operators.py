@@ -13,7 +13,7 @@ from torch.nn import functional
 from legroom.hollow.assumed_values import RunReads
 from legroom.hollow.card_autocast import autocast_as_on_card
 from legroom.hollow.card_operators import attention_backend, operators_as_on_card
-from legroom.hollow.cuda_reduce import Card
+from legroom.hollow.cuda_reduce import GpuShape
 from legroom.hollow.dispatching import Follower
 from legroom.hollow.journal import Requests, ValueRefused
 
@@ -23,8 +23,8 @@ F32 = 4
 @pytest.fixture
 def follower() -> Iterator[Follower]:
     with ExitStack() as stack:
-        stack.enter_context(autocast_as_on_card(stack.enter_context(operators_as_on_card(Card()))))
-        made = Follower.of_run(Card(), RunReads("refuse", ()))
+        stack.enter_context(autocast_as_on_card(stack.enter_context(operators_as_on_card(GpuShape()))))
+        made = Follower.of_run(GpuShape(), RunReads("refuse", ()))
         made.recording = True
         stack.enter_context(made.entered())
         yield made
@@ -64,7 +64,7 @@ def test_attention_takes_the_kernel_that_the_card_would(
 ) -> None:
     query = meta(2, 4, 16, width, dtype=dtype)
     given = meta(16, 16, dtype=dtype) if mask else None
-    card = Card(capability=capability)
+    card = GpuShape(capability=capability)
     assert attention_backend(card, query, query, query, mask=given, dropout=0.0) == expected
 
 
@@ -198,7 +198,7 @@ def test_a_scaled_loss_makes_a_step(follower: Follower) -> None:
 
 def test_afterwards_operators_are_as_before() -> None:
     with (
-        operators_as_on_card(Card()) as kernels,
+        operators_as_on_card(GpuShape()) as kernels,
         autocast_as_on_card(kernels),
         torch.autocast("cuda", dtype=torch.bfloat16),
     ):
@@ -226,7 +226,7 @@ def test_a_program_gives_cublas_32_mib_on_hopper_too() -> None:
 
 
 def test_operators_of_networks_that_are_still_built_ask_for_nothing() -> None:
-    follower = Follower.of_run(Card(), RunReads("refuse", ()))
+    follower = Follower.of_run(GpuShape(), RunReads("refuse", ()))
     with follower.entered():
         weight = torch.zeros(64, 64, device="meta")
         assert (weight @ weight).sum().shape == () and follower.journal.events == []

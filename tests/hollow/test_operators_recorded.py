@@ -20,7 +20,7 @@ import torch
 from legroom.hollow.assumed_values import RunReads
 from legroom.hollow.card_autocast import autocast_as_on_card
 from legroom.hollow.card_operators import join_weights, operators_as_on_card
-from legroom.hollow.cuda_reduce import Card
+from legroom.hollow.cuda_reduce import GpuShape
 from legroom.hollow.dispatching import Follower
 from legroom.hollow.fake_tensors import foreach_as_on_cuda
 
@@ -84,7 +84,7 @@ DIFFERENT: dict[str, str] = {
     "conv3d bf16": "the sum of every sample is one here",
     "bincount": "another chain of operators",
 }
-CARD = Card(cudnn_bfloat16=False)
+CARD = GpuShape(cudnn_bfloat16=False)
 
 
 def followed(case: operator_cases.Case) -> list[list[Any]]:

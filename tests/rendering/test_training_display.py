@@ -12,7 +12,7 @@ from legroom.model.footprint import Peak, Phase
 from legroom.model.outcome import MemorySample, Progress
 from legroom.rendering.training_display import (
     MemoryGauge,
-    TrainingDisplay,
+    TerminalDisplay,
     TrainingView,
     can_be_live,
     gauge_bar,
@@ -72,7 +72,7 @@ def test_a_reward_stays_until_there_is_another():
 
 def test_plain_lines_come_soon_then_at_new_phases_then_every_ten_seconds():
     clock, stream = Clock(), io.StringIO()
-    with TrainingDisplay(make_view(clock), stream) as display:
+    with TerminalDisplay(make_view(clock), stream) as display:
         for tenth in range(300):  # half a minute, ten messages a second; updates from 12 s to 15 s and 22 s to 25 s
             clock.seconds = tenth / 10
             phase = "update" if tenth // 10 in (12, 13, 14, 22, 23, 24) else "collect"
@@ -85,7 +85,7 @@ def test_plain_lines_come_soon_then_at_new_phases_then_every_ten_seconds():
 
 def test_a_long_update_shows_that_it_is_alive_once_a_minute():
     clock, stream = Clock(), io.StringIO()
-    with TrainingDisplay(make_view(clock), stream) as display:
+    with TerminalDisplay(make_view(clock), stream) as display:
         display.progress(message(0, 0.0))
         clock.seconds = 5.0
         display.progress(message(100, 5.0))
@@ -100,7 +100,7 @@ def test_a_reader_that_went_away_does_not_end_the_training():
         def write(self, text):
             raise BrokenPipeError
 
-    display = TrainingDisplay(make_view(), Closed())
+    display = TerminalDisplay(make_view(), Closed())
     display.say("hello")
     display.progress(message(1, 1.0))
 
@@ -108,7 +108,7 @@ def test_a_reader_that_went_away_does_not_end_the_training():
 def test_a_stream_without_our_characters_gets_others():
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii", errors="strict")
-    TrainingDisplay(make_view(), stream).say("ETA ≥ 7 min")
+    TerminalDisplay(make_view(), stream).say("ETA ≥ 7 min")
     assert raw.getvalue() == b"ETA ? 7 min\n"
 
 
@@ -138,7 +138,7 @@ def test_it_is_live_only_where_that_can_be_seen(stream, environ, live):
 
 def test_the_live_display_draws_and_keeps_lines_that_are_said():
     stream = Terminal()
-    with TrainingDisplay(make_view(), stream, live=True) as display:
+    with TerminalDisplay(make_view(), stream, live=True) as display:
         display.say("resuming from step 600 [exact]")
         display.progress(message(600, 1.0, reward=0.5))
         display.memory(MemorySample(1.0, 612 * MIB, None, "collect"))

@@ -6,7 +6,7 @@ import yaml
 from tests.cli.in_process import legroom
 
 from legroom.model.footprint import Footprint, Item, Place
-from legroom.scheduling.requests import Request, System, granted, measured_request, request_for, snippet
+from legroom.scheduling.requests import JobRequest, System, granted, measured_request, request_for, snippet
 from legroom.units import GIB, MIB
 
 
@@ -28,7 +28,7 @@ def test_the_margin_grows_with_the_processes_of_the_job():
 
 def test_slurm_counts_in_MiB_and_in_GiB_where_that_adds_little():
     assert snippet(request_for(footprint(1100 * MIB)), System.SLURM).splitlines()[1:] == ["#SBATCH --mem=1135M"]
-    nearly = Request("job", int((16 * GIB - 13 * MIB) / 1.02) - 20 * MIB)
+    nearly = JobRequest("job", int((16 * GIB - 13 * MIB) / 1.02) - 20 * MIB)
     assert "#SBATCH --mem=16G" in snippet(nearly, System.SLURM)
     assert granted(nearly, System.SLURM) == 16 * GIB
     assert granted(nearly, System.KUBERNETES) < 16 * GIB

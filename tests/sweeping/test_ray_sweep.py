@@ -11,7 +11,7 @@ pytest.importorskip("ray")
 from legroom.model.footprint import Peak
 from legroom.model.outcome import MemorySample
 from legroom.reading import run_from_dict
-from legroom.sweeping.ray_sweep import MOST_RUNS, Book, _Watch
+from legroom.sweeping.ray_sweep import MOST_RUNS, Book, _TrialWatch
 from legroom.sweeping.sweep_folder import Live, SweepFolder
 from legroom.sweeping.trial import WORKER_NBYTES, Trial
 from legroom.training.run_folder import Predicted
@@ -87,10 +87,10 @@ def test_memory_of_a_trial_is_counted_as_it_was_requested(tmp_path: Path) -> Non
     folder.path.mkdir(parents=True)
     sample = MemorySample(1.0, 300 * MIB, None, "update", mapped_nbytes=90 * MIB)
     requested = 240 * MIB + WORKER_NBYTES
-    watch = _Watch(sweep, folder, requested=requested, runs=1, without_libraries=True)
+    watch = _TrialWatch(sweep, folder, requested=requested, runs=1, without_libraries=True)
     watch.memory(sample)
     assert (watch.peak, watch.exceeded) == (210 * MIB, False)
-    watch = _Watch(sweep, folder, requested=requested, runs=1, without_libraries=False)
+    watch = _TrialWatch(sweep, folder, requested=requested, runs=1, without_libraries=False)
     with pytest.raises(KeyboardInterrupt):
         watch.memory(sample)
     assert (watch.peak, watch.exceeded) == (300 * MIB, True)

@@ -13,7 +13,7 @@ from legroom.errors import BadInput
 from legroom.rendering.profile_text import profile_document
 from legroom.testing import assert_no_leak
 from legroom.watching.allocator_signals import Recorder, block_sizes, mean_block_nbytes
-from legroom.watching.leak_lines import Frame, library_folders, own_frame
+from legroom.watching.leak_lines import CodeLine, library_folders, own_frame
 from legroom.watching.measuring import Stepper, measure
 from legroom.watching.profile import ask_profile, env_task, find_run, name_env, profile
 
@@ -170,10 +170,19 @@ def test_the_users_frame_is_the_innermost_that_is_no_library():
     numpy = str(Path(library_folders()[-1], "site-packages", "numpy", "core.py"))
     package = str(Path(library_folders()[-1], "site-packages", "some_env", "env.py"))
     mine, ours = "/home/me/env.py", str(Path(sys.modules["legroom.watching.measuring"].__file__))
-    stack = [Frame("zeros", numpy, 9), Frame("look", mine, 30), Frame("step", mine, 12), Frame("advance", ours, 40)]
-    assert own_frame(stack, library_folders(), ()) == Frame("look", mine, 30)
-    packaged = [Frame("zeros", numpy, 9), Frame("step", package, 5), Frame("advance", ours, 40)]
-    assert own_frame(packaged, library_folders(), (str(Path(package).parent),)) == Frame("step", package, 5)
+    stack = [
+        CodeLine("zeros", numpy, 9),
+        CodeLine("look", mine, 30),
+        CodeLine("step", mine, 12),
+        CodeLine("advance", ours, 40),
+    ]
+    assert own_frame(stack, library_folders(), ()) == CodeLine("look", mine, 30)
+    packaged = [
+        CodeLine("zeros", numpy, 9),
+        CodeLine("step", package, 5),
+        CodeLine("advance", ours, 40),
+    ]
+    assert own_frame(packaged, library_folders(), (str(Path(package).parent),)) == CodeLine("step", package, 5)
     assert own_frame(packaged[:1], library_folders(), ()) is None
 
 

@@ -33,7 +33,7 @@ from legroom.reading import read, read_all
 from legroom.rendering.console import complain, say, status
 from legroom.rendering.outcome_text import TrainingReport, outcome_document
 from legroom.rendering.printable import printable
-from legroom.rendering.training_display import MemoryGauge, TrainingDisplay, TrainingView, can_be_live
+from legroom.rendering.training_display import MemoryGauge, TerminalDisplay, TrainingView, can_be_live
 from legroom.training.prepare import knob_after_failure, prepare, words
 from legroom.training.progress_log import read_progress
 from legroom.training.request import Training
@@ -153,7 +153,7 @@ def _train(training: Training, machine: Machine, asked: TrainCommand) -> tuple[O
         host=MemoryGauge("host", host, limit or machine.available),
         gpu=None if gpu is None else MemoryGauge("GPU", gpu, gpu_limit),
     )
-    display = TrainingDisplay(view, sys.stderr, live=can_be_live(sys.stderr))
+    display = TerminalDisplay(view, sys.stderr, live=can_be_live(sys.stderr))
     with display:
         knobs = turned_knobs(training.asked, run)
         display.say(f"training {run.name} in {folder.path}" + (f", with {words(knobs)}" if knobs else ""))

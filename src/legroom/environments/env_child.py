@@ -80,7 +80,7 @@ def step_envs(
 
     None where they raised, where no episode ended, and where none was cut off or not all after as many steps.
     """
-    meter, halves, took = Meter(), [], list[int]()
+    meter, halves, took = MemoryMeter(), [], list[int]()
     steps_of, limits, lengths = [0] * len(envs), set[int | None](), list[int]()
     for _ in range(2):
         began, steps = time.monotonic() - queued_s(), 0
@@ -127,7 +127,7 @@ def describe(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
     for module in task["preload"]:
         with suppress(ImportError):
             import_module(module)
-    meter, script, memory = Meter(), None, []
+    meter, script, memory = MemoryMeter(), None, []
     if task.get("script"):
         with suppress(Exception):  # an error in it is reported where something of it is used
             lift(task["script"])
@@ -166,7 +166,7 @@ def _space(env_id: str, env: Any, kind: str) -> dict[str, Any]:
         raise EnvError(f"env {env_id!r}, {kind} space: {unsupported}") from unsupported
 
 
-class Meter:
+class MemoryMeter:
     """What this process has grown by since it was last asked: bytes of its own, and of mapped files."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from legroom.backends.base import knob_named
 from legroom.explaining.causes import Cause
-from legroom.explaining.log_programs import BASELINES, MUCH, RAY_RUNS, REMEDIES, Program, remedy
+from legroom.explaining.log_programs import BASELINES, MUCH, RAY_RUNS, REMEDIES, LoggedProgram, remedy
 from legroom.model.plan import PRICES
 from legroom.model.trace import Advice, Explanation
 from legroom.units import MIB, format_size, typed_size
@@ -39,7 +39,7 @@ class Context:
     cause: Cause | None = None
     script: str | None = None
     command: str = ""
-    program: Program | None = None
+    program: LoggedProgram | None = None
     grabbing: tuple[Advice, ...] = ()
     loads: bool = False
 
@@ -65,7 +65,7 @@ class _Case:
         return self.context.command or "YOUR COMMAND"
 
     @property
-    def foreign(self) -> Program | None:
+    def foreign(self) -> LoggedProgram | None:
         """The program, where it is none that legroom trains."""
         return None if self.context.program in (BASELINES, RAY_RUNS) else self.context.program
 

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from math import prod
 
-from legroom.explaining.frames import Frame
+from legroom.explaining.frames import TracebackFrame
 from legroom.explaining.log_programs import TABLE
 from legroom.explaining.sizes import item_bytes
 from legroom.model.trace import Dimension
@@ -48,7 +48,7 @@ _SMALLER = {"n_steps": 8, "buffer rows": 10, "capacity": 10, "batch": 4}
 _PATTERNS = tuple(re.compile(cause.pattern, re.IGNORECASE) for cause in CAUSES)
 
 
-def likely_cause(frames: tuple[Frame, ...]) -> tuple[Cause | None, Frame | None]:
+def likely_cause(frames: tuple[TracebackFrame, ...]) -> tuple[Cause | None, TracebackFrame | None]:
     """Return what the table knows about the innermost frame it knows, and that frame."""
     for depth, frame in enumerate(reversed(frames)):
         for cause, pattern in zip(CAUSES, _PATTERNS, strict=True):
@@ -57,7 +57,7 @@ def likely_cause(frames: tuple[Frame, ...]) -> tuple[Cause | None, Frame | None]
     return None, None
 
 
-def cause_text(cause: Cause | None, frame: Frame | None, frames: tuple[Frame, ...]) -> str:
+def cause_text(cause: Cause | None, frame: TracebackFrame | None, frames: tuple[TracebackFrame, ...]) -> str:
     """Return the sentence: what it was, and where the user's own code stands."""
     own = next((f for f in reversed(frames) if not f.library), None)
     where = f"{own.name}:{own.line}" if own else f"{frame.name}:{frame.line}" if frame else ""

@@ -28,7 +28,7 @@ REACH = 12_000  # characters of traceback before the message
 
 
 @dataclass(frozen=True)
-class Frame:
+class TracebackFrame:
     path: str
     line: int
     function: str
@@ -51,7 +51,7 @@ class Frame:
         return f"{self.path} | {self.function} | {self.code}".replace("\\", "/")
 
 
-def frames_before(log: Log, place: int) -> tuple[Frame, ...]:
+def frames_before(log: Log, place: int) -> tuple[TracebackFrame, ...]:
     """Return the frames of the traceback whose message stands at `place`, outermost first."""
     window = log.text[max(place - REACH, 0) : place]
     begin = window.rfind("Traceback (most recent call last)")
@@ -65,7 +65,7 @@ def innermost(log: Log, place: int, count: int) -> str:
     return "\n".join(frame.signature for frame in frames_before(log, place)[-count:])
 
 
-def script_of(log: Log, place: int, frames: tuple[Frame, ...]) -> tuple[str | None, str]:
+def script_of(log: Log, place: int, frames: tuple[TracebackFrame, ...]) -> tuple[str | None, str]:
     """Return the script that was started, as it can be typed, and the command line; None, empty where it is not shown.
 
     Tracebacks print absolute paths whatever was typed; in the folder of the script its name is enough. Arguments are
@@ -99,6 +99,6 @@ def _words(text: str, started: re.Match[str]) -> list[str]:
     return list(itertools.takewhile(lambda word: not set(word) <= set(_OPERATORS), words))
 
 
-def _frame(match: re.Match[str]) -> Frame:
+def _frame(match: re.Match[str]) -> TracebackFrame:
     code = (match[4] or "").strip()
-    return Frame(match[1], int(match[2]), (match[3] or "").strip(), "" if code.startswith('File "') else code)
+    return TracebackFrame(match[1], int(match[2]), (match[3] or "").strip(), "" if code.startswith('File "') else code)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from legroom.explaining.frames import Frame
+from legroom.explaining.frames import TracebackFrame
 from legroom.explaining.log import Log
 from legroom.model.plan import Price
 from legroom.model.trace import Advice
@@ -25,7 +25,7 @@ TABLE: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("programs.toml
 
 
 @dataclass(frozen=True)
-class Program:
+class LoggedProgram:
     """A program, what betrays it, and what helps where its GPU or its host is full.
 
     Args:
@@ -59,7 +59,7 @@ def remedies(given: Iterable[str | list[Any]]) -> tuple[Advice, ...]:
 
 
 PROGRAMS = tuple(
-    Program(**{**row, "gpu": remedies(row.get("gpu", ())), "host": remedies(row.get("host", ()))})
+    LoggedProgram(**{**row, "gpu": remedies(row.get("gpu", ())), "host": remedies(row.get("host", ()))})
     for row in TABLE["program"]
 )
 BASELINES, RAY_RUNS = (next(p for p in PROGRAMS if p.name == name) for name in ("Stable-Baselines3", "Ray RLlib"))
@@ -70,7 +70,7 @@ def surroundings(log: Log, place: int) -> str:
     return f"{log.around(place, before=BEFORE, after=AFTER)}\n{log.actors}"
 
 
-def program_of(log: Log, place: int, frames: tuple[Frame, ...] = ()) -> Program | None:
+def program_of(log: Log, place: int, frames: tuple[TracebackFrame, ...] = ()) -> LoggedProgram | None:
     """Return the program whose failure stands at `place`: an engine that raised it, else what the lines around name."""
     raised = "\n".join(frame.signature for frame in frames[-3:])
     text = surroundings(log, place)

@@ -47,7 +47,7 @@ def waiting() -> Dict[str, Callable[[Any], None]]:
     return {**found, MODELS: _recording(found.get(MODELS))}
 
 
-class _Recorder:
+class _ModelRecorder:
     """A journal of the models that the program makes, for the parent to predict."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ def _recording(others: Callable[[Any], None] | None) -> Callable[[Any], None]:
     def call(module: Any) -> None:
         from . import model_calls
 
-        model_calls.on_base_class(_Recorder(), module)
+        model_calls.on_base_class(_ModelRecorder(), module)
         if others is not None:
             others(module)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from .cuda_allocator import Block, CachingAllocator, Settings, round_size, segment_size
-from .cuda_reduce import Card as Shape
+from .cuda_reduce import GpuShape as Shape
 from .cuda_reduce import card_with
 
 GIB = 1 << 30

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .cuda_reduce import Card
+from .cuda_reduce import GpuShape
 
 _aten = torch.ops.aten
 _HALVES = (torch.float16, torch.bfloat16)
@@ -28,7 +28,7 @@ _FLASH_HEAD = 256  # the widest head that flash attention takes
 
 
 @contextmanager
-def operators_as_on_card(card: Card) -> Iterator[dict[str, Any]]:
+def operators_as_on_card(card: GpuShape) -> Iterator[dict[str, Any]]:
     """While it lasts, operators of meta tensors choose their kernels as on this card; gives these by name."""
     kernels = _Kernels(card).table()
     library = torch.library.Library("aten", "IMPL")
@@ -46,7 +46,7 @@ def _like_first(first: Tensor, *rest: Any) -> Tensor:
 
 
 class _Kernels:
-    def __init__(self, card: Card) -> None:
+    def __init__(self, card: GpuShape) -> None:
         self.card = card
 
     def table(self) -> dict[str, Any]:
@@ -274,7 +274,7 @@ def join_weights(module: torch.nn.RNNBase) -> Tensor | None:
 
 
 def attention_backend(
-    card: Card, query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor | None, dropout: float, gqa: bool = False
+    card: GpuShape, query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor | None, dropout: float, gqa: bool = False
 ) -> str:
     """Return which kernel a card takes: "flash", "efficient" or "math" (sdp_utils.cpp, select_sdp_backend)."""
     width = query.shape[-1]

@@ -15,14 +15,14 @@ from typing import Any
 
 import torch
 
-from .cuda_reduce import Card
+from .cuda_reduce import GpuShape
 from .op_scratch import CUBLAS, OUT, Call, Step, nbytes, outs, program, reduction, scratch
 
 _aten = torch.ops.aten
 CONVOLUTIONS = {_aten.convolution.default, _aten.convolution_backward.default}
 
 
-def conv_format(x: torch.Tensor, weight: torch.Tensor, card: Card) -> torch.memory_format:
+def conv_format(x: torch.Tensor, weight: torch.Tensor, card: GpuShape) -> torch.memory_format:
     """Return the layout of a convolution: channels-last for cuDNN as soon as input or weight have it (ConvUtils.h)."""
     if unrolled(x, weight, card):
         return torch.contiguous_format
@@ -31,7 +31,7 @@ def conv_format(x: torch.Tensor, weight: torch.Tensor, card: Card) -> torch.memo
     return last if last in found else torch.contiguous_format
 
 
-def laid_out(func: Any, args: Any, out: Any, card: Card) -> Any:
+def laid_out(func: Any, args: Any, out: Any, card: GpuShape) -> Any:
     """Return the results of a convolution in their layout, which its meta kernels forget: flattening then copies."""
     if func is _aten.convolution.default:
         return torch.empty_like(out, memory_format=conv_format(args[0], args[1], card))
@@ -45,7 +45,7 @@ def in_bfloat16(x: torch.Tensor, weight: torch.Tensor) -> bool:
     return torch.bfloat16 in (x.dtype, weight.dtype) and not _depthwise(x, weight)
 
 
-def unrolled(x: torch.Tensor, weight: torch.Tensor, card: Card) -> bool:
+def unrolled(x: torch.Tensor, weight: torch.Tensor, card: GpuShape) -> bool:
     """Return whether a convolution is a product of unrolled windows and not cuDNN's."""
     return not card.cudnn_bfloat16 and in_bfloat16(x, weight)
 

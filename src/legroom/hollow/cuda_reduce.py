@@ -19,7 +19,7 @@ _INDEX_LIMIT = 2**31 - 1  # larger extents are split in two: 32-bit indexing
 
 
 @dataclass(frozen=True)
-class Card:
+class GpuShape:
     """What a card's kernels are shaped by; the default is what an RTX 4090 has.
 
     Args:
@@ -40,13 +40,13 @@ class Card:
         return f"{self.multiprocessors} multiprocessors, compute capability {self.capability[0]}.{self.capability[1]}"
 
 
-def card_with(multiprocessors: int | None, capability: tuple[int, int] | None) -> Card:
+def card_with(multiprocessors: int | None, capability: tuple[int, int] | None) -> GpuShape:
     """Return a card as far as it is known; the rest is an RTX 4090's."""
-    known = Card()
+    known = GpuShape()
     capability = capability or known.capability
     threads = 1024 if capability == (7, 5) else 1536 if capability in _SMALL else 2048
     v8_api = os.environ.get("TORCH_CUDNN_V8_API_DISABLED") != "1"  # as PyTorch reads it
-    return Card(multiprocessors or known.multiprocessors, threads, capability, capability >= (8, 0) and v8_api)
+    return GpuShape(multiprocessors or known.multiprocessors, threads, capability, capability >= (8, 0) and v8_api)
 
 
 _SMALL = ((8, 6), (8, 7), (8, 9), (12, 0), (12, 1))  # 1,536 threads per multiprocessor; others have 2,048
@@ -60,8 +60,8 @@ class _Dim:
 
 
 def reduce_scratch(
-    shape: Sequence[int], strides: Sequence[int], dims: Sequence[int], itemsize: int, accumulator: int, card: Card, *,
-    values_per_load: int = 4,
+    shape: Sequence[int], strides: Sequence[int], dims: Sequence[int], itemsize: int, accumulator: int,
+    card: GpuShape, *, values_per_load: int = 4,
 ) -> Iterator[tuple[int, int]]:  # fmt: skip
     """Yield (partial results, semaphores) in bytes for each kernel of the reduction that needs them."""
     yield from _launches(_arrange(shape, strides, set(dims)), itemsize, accumulator, card, values_per_load)
@@ -93,7 +93,7 @@ def _arrange(shape: Sequence[int], strides: Sequence[int], reduced: set[int]) ->
 
 
 def _launches(
-    dims: list[_Dim], itemsize: int, accumulator: int, card: Card, values_per_load: int
+    dims: list[_Dim], itemsize: int, accumulator: int, card: GpuShape, values_per_load: int
 ) -> Iterator[tuple[int, int]]:
     extents = [(d.size - 1) * max(d.stride, d.out_stride) * itemsize for d in dims]
     if sum((d.size - 1) * d.stride * itemsize for d in dims) + itemsize > _INDEX_LIMIT:
@@ -108,7 +108,7 @@ def _launches(
         yield sizes
 
 
-def _config(dims: list[_Dim], accumulator: int, card: Card, values_per_load: int) -> tuple[int, int] | None:
+def _config(dims: list[_Dim], accumulator: int, card: GpuShape, values_per_load: int) -> tuple[int, int] | None:
     reduced = [d for d in dims if d.out_stride == 0]
     kept = [d for d in dims if d.out_stride != 0]
     outputs = inputs = 1

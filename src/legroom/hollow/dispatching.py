@@ -20,7 +20,7 @@ from .assumed_values import Assumptions, RunReads
 from .card import Card, CardPlan, OutOfMemory
 from .card_storages import CardStorages, Record, graph_task
 from .conv_scratch import CONVOLUTIONS, laid_out
-from .cuda_reduce import Card as Shape
+from .cuda_reduce import GpuShape as Shape
 from .fake_tensors import (
     _ASK as ASK,
 )

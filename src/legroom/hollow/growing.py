@@ -24,7 +24,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from typing import Any, Iterator
 
 from .batch_shapes import ListsUnderWay
-from .run_length import Names, Unknown, source_tree
+from .run_length import NamedValues, UnknownValue, source_tree
 from .source_lines import OURS, calls, locals_of
 
 LEAST_ELEMENTS = 64
@@ -286,7 +286,7 @@ def _number(node: ast.AST, scope: Any, owner: Any) -> int | None:
         return None
     names = (locals_of(scope), scope.f_globals) if inspect.isframe(scope) else ({}, getattr(scope, "__dict__", {}))
     try:
-        value = Names(*names if owner is None else ({"self": owner}, names[1])).value(node)
-    except Unknown:
+        value = NamedValues(*names if owner is None else ({"self": owner}, names[1])).value(node)
+    except UnknownValue:
         return None
     return value if type(value) is int else None

@@ -72,7 +72,7 @@ def watch_requests(journal: Any) -> None:
     atexit.register(lambda: tell(None))
 
 
-class _Mallinfo2(ctypes.Structure):
+class _GlibcMallinfo2(ctypes.Structure):
     """`struct mallinfo2` of glibc 2.33 and later."""
 
     _fields_ = [(name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks",
@@ -86,7 +86,7 @@ class HeapSamples:
         self._journal, self._next = journal, 0.0
         try:
             self._malloc: Any = ctypes.CDLL(None).mallinfo2
-            self._malloc.restype = _Mallinfo2
+            self._malloc.restype = _GlibcMallinfo2
         except (OSError, AttributeError):  # another C library
             self._malloc = None
 

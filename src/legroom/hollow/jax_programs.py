@@ -83,7 +83,7 @@ def _install(journal: Any, jax: Any) -> None:
     call = pjit._pjit_call_impl_python
     guesses = Guesses(journal)
     guesses.watch(array.ArrayImpl)
-    follower = Follower(journal, jax, call, guesses)
+    follower = JaxFollower(journal, jax, call, guesses)
     pjit._get_fastpath_data = lambda *args, **kwargs: None
     pjit._pjit_call_impl_python = follower.call
     _answer_for_cards(jax)
@@ -109,7 +109,7 @@ def _answer_for_cards(jax: Any) -> None:
     xla_bridge._get_backend_uncached, config.update = get, set_value
 
 
-class Follower:
+class JaxFollower:
     """Decides for each function whether it is run, and tells what is live when it is called."""
 
     def __init__(self, journal: Any, jax: Any, call: Any, guesses: Guesses) -> None:

@@ -67,7 +67,7 @@ def _mounts() -> dict[str, tuple[str, list[str]]]:
     return found
 
 
-class View:
+class FileView:
     """The file system as the command sees it: `root` is put together from what is there, and then entered."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
@@ -234,7 +234,7 @@ def _begin(command: list[str], spec: dict[str, Any], told: int) -> None:
         os.setsid()
         if spec["files"] == "discarded":
             try:
-                View(spec).enter()
+                FileView(spec).enter()
             except (OSError, AttributeError) as error:  # AttributeError: a C library without these functions
                 _tell(told, no_view=str(error))
                 os._exit(127)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .cuda_reduce import Card, last_power
+from .cuda_reduce import GpuShape, last_power
 from .op_scratch import OUT, Call, Step, contiguous, nbytes, outs, program, scratch, shapes
 
 _aten = torch.ops.aten
@@ -63,7 +63,7 @@ def _per_head(key: torch.Tensor, value: torch.Tensor, heads: int) -> Iterator[St
         yield Step("alloc", "values per head", nbytes(value) // value.shape[1] * heads)
 
 
-def _attention_workspace(card: Card, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> int:
+def _attention_workspace(card: GpuShape, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> int:
     """Return what the memory-efficient backward takes per head: tiles of the query's gradient, each with a lock."""
     half, width = query.element_size() == 2, max(query.shape[-1], value.shape[-1])
     tall = wide = 64

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import torch
 
-from .cuda_reduce import Card, reduce_scratch
+from .cuda_reduce import GpuShape, reduce_scratch
 
 _aten = torch.ops.aten
 
@@ -46,7 +46,7 @@ class Call:
     args: Any
     kwargs: Any
     out: Any
-    card: Card
+    card: GpuShape
 
     def arg(self, index: int, name: str, default: Any = None) -> Any:
         return self.args[index] if len(self.args) > index else self.kwargs.get(name, default)

@@ -31,7 +31,7 @@ _NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 
 
-class Unknown(Exception):
+class UnknownValue(Exception):
     """What an expression is cannot be told without running the program."""
 
 
@@ -80,12 +80,12 @@ class RunLength:
                 yield (code, node.lineno, isinstance(node, ast.While)), *self._measured(node, each)
 
     def _measured(self, node: Any, frame: Any) -> tuple[float | None, float | None]:
-        names = Names(source_lines.locals_of(frame), frame.f_globals)
+        names = NamedValues(source_lines.locals_of(frame), frame.f_globals)
         try:
             if isinstance(node, ast.While):
                 return names.compared(node)
             return names.length(node.iter), self._index(node, names)
-        except (Unknown, ArithmeticError, TypeError, ValueError):
+        except (UnknownValue, ArithmeticError, TypeError, ValueError):
             return None, None
 
     def _index(self, node: Any, names: Any) -> float | None:
@@ -103,7 +103,7 @@ class RunLength:
                 return float(names.value(target))
             if type(names.value(over)).__module__.startswith("torch.utils.data"):
                 return float(self._follower.batches)
-        except (Unknown, TypeError, ValueError):
+        except (UnknownValue, TypeError, ValueError):
             pass
         return None
 
@@ -116,7 +116,7 @@ class RunLength:
         return _path(tree, frame.f_lineno - first) if tree is not None else []
 
 
-class Names:
+class NamedValues:
     """Values of expressions, by the names of a function and its module, without running any of the program's code."""
 
     def __init__(self, local: Any, module: Any) -> None:
@@ -132,8 +132,8 @@ class Names:
         elif isinstance(node, ast.Attribute):
             owner = self.value(node.value)
             for place in (owner, *type(owner).__mro__):
-                found = getattr(place, "__dict__", {}).get(node.attr, Unknown)
-                if found is not Unknown and not hasattr(type(found), "__get__"):
+                found = getattr(place, "__dict__", {}).get(node.attr, UnknownValue)
+                if found is not UnknownValue and not hasattr(type(found), "__get__"):
                     return found
         elif isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
             return _ARITHMETIC[type(node.op)](self.number(node.left), self.number(node.right))
@@ -149,12 +149,12 @@ class Names:
                 return self.length(node.args[0])
             if name not in self._globals and hasattr(builtins, name):
                 return _FUNCTIONS[name](*(self.number(each) for each in node.args))
-        raise Unknown
+        raise UnknownValue
 
     def number(self, node: Any) -> Any:
         found = self.value(node)
         if type(found) not in (int, float):
-            raise Unknown
+            raise UnknownValue
         return found
 
     def length(self, node: Any) -> float:
@@ -175,7 +175,7 @@ class Names:
         total = getattr(found, "__dict__", {}).get("total")  # of tqdm
         if type(total) is int:
             return float(total)
-        raise Unknown
+        raise UnknownValue
 
     def compared(self, node: Any) -> tuple[float | None, float | None]:
         """Return the end that a `while` loop counts to, and how far it has counted."""
@@ -190,13 +190,13 @@ class Names:
                 counted, end = end, counted
             try:
                 return float(self.number(end)), float(self.number(counted))
-            except Unknown:
+            except UnknownValue:
                 continue
-        raise Unknown
+        raise UnknownValue
 
 
 def _raise() -> Any:
-    raise Unknown
+    raise UnknownValue
 
 
 def _name(node: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from .cuda_reduce import Card
+from .cuda_reduce import GpuShape
 from .op_scratch import OUT, Call, Step, contiguous, nbytes, outs, program, scratch
 
 _aten = torch.ops.aten
@@ -158,7 +158,7 @@ def _sorted_indices(number: int, symbols: int) -> Iterator[Step]:
     return scratch(("sorted", size), ("order", size), ("range", size), ("sort", sort))
 
 
-def nonzero_steps(number: int, card: Card) -> Iterator[Step]:
+def nonzero_steps(number: int, card: GpuShape) -> Iterator[Step]:
     """Yield what finding the positions that a mask chooses takes, before they are written down (Nonzero.cu)."""
     # five waves of eight blocks per multiprocessor leave a sum each
     sums = 1 if number <= _SMALL_SORT else 4 * 40 * card.multiprocessors + _ALIGNED - 1

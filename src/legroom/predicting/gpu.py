@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, Settings
-from legroom.hollow.cuda_reduce import Card
+from legroom.hollow.cuda_reduce import GpuShape
 from legroom.hollow.replaying import Replay, replay
 from legroom.model.evidence import Event, NetTrace
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Item, Known, Phase, Place
@@ -93,7 +93,7 @@ def _otherwise(said: str, expected: Replay, other: Replay, phase: Phase) -> Item
 
 def _card_said(net: NetTrace) -> str:
     """Return whose kernels were followed, where they are not those of the usual card."""
-    return f", on a GPU with {net.card}" if net.card not in ("", str(Card())) else ""
+    return f", on a GPU with {net.card}" if net.card not in ("", str(GpuShape())) else ""
 
 
 # Variants of a run that differ on the host alone share their trace.

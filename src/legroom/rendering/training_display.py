@@ -130,7 +130,7 @@ def can_be_live(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool
     return (stream.encoding or "").lower().replace("-", "") == "utf8"  # the bars are no ASCII
 
 
-class TrainingDisplay:
+class TerminalDisplay:
     """A picture that moves, the last of which stays; or lines: one soon, one at every new phase, then now and then."""
 
     def __init__(self, view: TrainingView, stream: TextIO, *, live: bool = False) -> None:

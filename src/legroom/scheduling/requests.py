@@ -37,7 +37,7 @@ class System(StrEnum):
 
 
 @dataclass(frozen=True)
-class Request:
+class JobRequest:
     """What one job asks for.
 
     Args:
@@ -70,7 +70,7 @@ def with_margin(nbytes: int, processes: int = 0) -> int:
     return nbytes + int(nbytes * MARGIN_SHARE) + MARGIN_BYTES + processes * MARGIN_PER_PROCESS
 
 
-def request_for(footprint: Footprint, *, supervisor: int = 0) -> Request:
+def request_for(footprint: Footprint, *, supervisor: int = 0) -> JobRequest:
     """Return what a job with this footprint asks for.
 
     Args:
@@ -79,7 +79,7 @@ def request_for(footprint: Footprint, *, supervisor: int = 0) -> Request:
     shared = max(footprint.band(phase, (Place.SHM,)).high for phase in Phase)
     workers = max((item.count for item in footprint.items if item.place is Place.WORKER), default=0)
     remark = f"without the environment, which was not built: {footprint.not_built}" if footprint.not_built else ""
-    return Request(
+    return JobRequest(
         name=footprint.name,
         need=footprint.host.high + supervisor,
         shm=with_margin(shared) if shared else 0,
@@ -99,7 +99,7 @@ def rounded(nbytes: int, step: int) -> int:
     return -(-nbytes // step) * step
 
 
-def granted(request: Request, system: System) -> int:
+def granted(request: JobRequest, system: System) -> int:
     """Return the bytes that the system gives where it is asked as the snippet asks."""
     if system is System.CONDOR:
         return rounded(request.host, CONDOR_STEP)
@@ -109,7 +109,7 @@ def granted(request: Request, system: System) -> int:
     return rounded(request.host, MIB)
 
 
-def snippet(request: Request, system: System) -> str:
+def snippet(request: JobRequest, system: System) -> str:
     """Return the lines to paste."""
     return "\n".join(_SNIPPETS[system](request, granted(request, system)))
 
@@ -119,7 +119,7 @@ def request_words(nbytes: int) -> list[str]:
     return [f"--mem={rounded(nbytes, MIB) // MIB}M (Slurm)", f"memory: {rounded(nbytes, MIB) // MIB}Mi (Kubernetes)"]
 
 
-def _remarks(request: Request) -> Iterator[str]:
+def _remarks(request: JobRequest) -> Iterator[str]:
     yield f"# {request.said}"
     if request.remark:
         yield f"# {request.remark}"
@@ -127,14 +127,14 @@ def _remarks(request: Request) -> Iterator[str]:
         yield f"# GPU: at least {format_size(request.gpu)} free"
 
 
-def _slurm(request: Request, nbytes: int) -> Iterator[str]:
+def _slurm(request: JobRequest, nbytes: int) -> Iterator[str]:
     yield from _remarks(request)
     yield f"#SBATCH --mem={nbytes // GIB}G" if nbytes % GIB == 0 else f"#SBATCH --mem={nbytes // MIB}M"
     if request.gpu is not None:
         yield "#SBATCH --gres=gpu:1"
 
 
-def _kubernetes(request: Request, nbytes: int) -> Iterator[str]:
+def _kubernetes(request: JobRequest, nbytes: int) -> Iterator[str]:
     """Yield a pod's spec; requests are the limits, so that the node keeps what the pod may take."""
     yield from _remarks(request)
     yield "spec:"
@@ -148,7 +148,7 @@ def _kubernetes(request: Request, nbytes: int) -> Iterator[str]:
         yield f"  volumes: [{{name: shm, emptyDir: {{medium: Memory, sizeLimit: {shm // MIB}Mi}}}}]"
 
 
-def _docker(request: Request, nbytes: int) -> Iterator[str]:
+def _docker(request: JobRequest, nbytes: int) -> Iterator[str]:
     yield from _remarks(request)
     options = [f"--memory={nbytes // MIB}m"]
     if shm := _shm(request):
@@ -158,7 +158,7 @@ def _docker(request: Request, nbytes: int) -> Iterator[str]:
     yield f"docker run {' '.join(options)} IMAGE COMMAND"
 
 
-def _condor(request: Request, nbytes: int) -> Iterator[str]:
+def _condor(request: JobRequest, nbytes: int) -> Iterator[str]:
     yield from _remarks(request)
     yield f"request_memory = {nbytes // MIB}MB"
     if request.gpu is not None:
@@ -166,11 +166,11 @@ def _condor(request: Request, nbytes: int) -> Iterator[str]:
         yield f"gpus_minimum_memory = {rounded(request.gpu, MIB) // MIB}"
 
 
-_SNIPPETS: dict[System, Callable[[Request, int], Iterator[str]]] = {
+_SNIPPETS: dict[System, Callable[[JobRequest, int], Iterator[str]]] = {
     System.SLURM: _slurm, System.KUBERNETES: _kubernetes, System.DOCKER: _docker, System.CONDOR: _condor,
 }  # fmt: skip
 
 
-def _shm(request: Request) -> int:
+def _shm(request: JobRequest) -> int:
     """Return what /dev/shm has to be given, 0 where a container's default does."""
     return rounded(request.shm, MIB) if request.shm > DEFAULT_SHM else 0

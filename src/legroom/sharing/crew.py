@@ -18,7 +18,7 @@ from typing import Any
 
 from legroom.errors import BadInput
 from legroom.machine.forks import in_forks
-from legroom.sharing.messages import Answer, name_envs, pack_request, pickled_by_value, raise_failure
+from legroom.sharing.messages import Reply, name_envs, pack_request, pickled_by_value, raise_failure
 from legroom.sharing.process import CAN_FORK, Template, TemplateRefused, WorkerProcess
 from legroom.sharing.slots import Layout, anonymous_file, layout_of
 
@@ -45,7 +45,7 @@ class Crew:
         """Start them, from a template if there is one to be had."""
         self._owner_pid = os.getpid()
         self._noted: set[str] = set()
-        self._answered: dict[WorkerProcess, Answer | None] = {}  # steps whose answers came in between
+        self._answered: dict[WorkerProcess, Reply | None] = {}  # steps whose answers came in between
         self.closed = False
         in_forks(self, Crew._leave)
         self.shared = anonymous_file("legroom-observations")
@@ -105,7 +105,7 @@ class Crew:
         """Ask all workers the same, and return what the first answers."""
         return self.ask(dict.fromkeys(self.workers, pack_request(name, *arguments)))[0].value
 
-    def ask(self, messages: Mapping[WorkerProcess, bytes]) -> list[Answer]:
+    def ask(self, messages: Mapping[WorkerProcess, bytes]) -> list[Reply]:
         """Send each worker its message and return their answers in that order.
 
         Raises:
@@ -113,7 +113,7 @@ class Crew:
             Exception: the first environment's exception, of those that had one.
         """
         self.send(messages)
-        return [answer or Answer() for answer in self.receive(messages)]
+        return [answer or Reply() for answer in self.receive(messages)]
 
     def send(self, messages: Mapping[WorkerProcess, bytes]) -> None:
         """Send each worker its message.
@@ -141,7 +141,7 @@ class Crew:
                 worker.receive(self.look_around)
         self._answered.clear()
 
-    def receive(self, workers: Iterable[WorkerProcess]) -> list[Answer | None]:
+    def receive(self, workers: Iterable[WorkerProcess]) -> list[Reply | None]:
         """Wait for the replies of these workers; one that has nothing to answer counts as quiet.
 
         Raises:
@@ -189,7 +189,7 @@ class Crew:
             if not worker.is_alive():
                 raise worker.obituary()
 
-    def _warn(self, answers: Sequence[Answer]) -> None:
+    def _warn(self, answers: Sequence[Reply]) -> None:
         for note in (note for answer in answers for note in answer.notes):
             if note not in self._noted:
                 self._noted.add(note)

@@ -48,7 +48,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Reply:
     """An answer to a request, or to a step that has something to say.
 
     Args:
@@ -77,7 +77,7 @@ def pack_request(*request: Any) -> bytes:
     return REQUEST + LENGTH.pack(len(payload)) + payload
 
 
-def pack_answer(answer: Answer) -> bytes:
+def pack_answer(answer: Reply) -> bytes:
     """Return an answer as it goes through the pipe.
 
     Raises:

@@ -33,7 +33,7 @@ import cloudpickle
 
 from legroom.machine.cgroup import oom_kills
 from legroom.machine.child_process import interpreter
-from legroom.sharing.messages import ANSWER, LENGTH, QUIET, READ_NBYTES, Answer, WorkerDied, pack_request, write_all
+from legroom.sharing.messages import ANSWER, LENGTH, QUIET, READ_NBYTES, Reply, WorkerDied, pack_request, write_all
 from legroom.sharing.slots import anonymous_file
 
 LOOK_AROUND_MS = 250  # how often a trainer that waits looks whether a worker died
@@ -116,7 +116,7 @@ class WorkerProcess:
                 self.let_go()  # perhaps half of it, which nothing can mend
             raise
 
-    def receive(self, look_around: Callable[[], None]) -> Answer | None:
+    def receive(self, look_around: Callable[[], None]) -> Reply | None:
         """Wait for the reply to what was sent; None for a step that has nothing to say, or after an interrupted wait.
 
         Args:

@@ -35,8 +35,8 @@ from legroom.sharing.messages import (
     QUIET,
     REQUEST,
     STEP_INTO,
-    Answer,
     Failure,
+    Reply,
     failure_of,
     pack_answer,
     read_exactly,
@@ -188,11 +188,11 @@ class _Worker:
                 said: bytes = arguments[0]
                 return said
             answer = self._requests[name](*arguments)
-            if not isinstance(answer, Answer):
-                answer = Answer(answer, notes=self._notes())
+            if not isinstance(answer, Reply):
+                answer = Reply(answer, notes=self._notes())
             return pack_answer(answer)
         except Exception as wrong:
-            return pack_answer(Answer(failure=self._failure(wrong), notes=self._notes()))
+            return pack_answer(Reply(failure=self._failure(wrong), notes=self._notes()))
 
     def _failure(self, wrong: Exception) -> Failure:
         if self._is_fork:
@@ -241,9 +241,9 @@ class _Worker:
         assert actions is not None  # the trainer asked the same before
         self._actions = actions
 
-    def _reset(self, slot: int, seeds: dict[int, Any], options: dict[int, Any]) -> Answer:
+    def _reset(self, slot: int, seeds: dict[int, Any], options: dict[int, Any]) -> Reply:
         resets = {each.index: each.reset(slot, seeds[each.index], options[each.index]) for each in self._turns(seeds)}
-        return Answer(resets=resets, notes=self._notes(), unlike=self._unlike())
+        return Reply(resets=resets, notes=self._notes(), unlike=self._unlike())
 
     def _step(self, slot: int, given: dict[int, Any] | None) -> bytes:
         """Step every environment in turn; return the reply. Actions that are not given lie in shared memory."""
@@ -265,10 +265,10 @@ class _Worker:
                     resets[index] = reset_info
             notes, unlike = self._notes(), self._unlike()
             if infos or resets or notes or unlike:
-                return pack_answer(Answer(infos, resets, notes=notes, unlike=unlike))
+                return pack_answer(Reply(infos, resets, notes=notes, unlike=unlike))
             return QUIET
         except Exception as wrong:
-            return pack_answer(Answer(failure=self._failure(wrong), notes=self._notes()))
+            return pack_answer(Reply(failure=self._failure(wrong), notes=self._notes()))
 
     def _unlike(self) -> dict[int, dict[str, Any]]:
         return {hosted.index: hosted.take_unlike() for hosted in self._envs if hosted.unlike}

@@ -100,7 +100,7 @@ def _refuse_too_large(trials: Iterable[Trial], most: int) -> None:
 
 
 @dataclass
-class Asking:
+class MemoryRequest:
     """A trial that asks for memory until it has had enough."""
 
     trial: Trial
@@ -119,7 +119,7 @@ class Book:
 
     def __init__(self, trials: Sequence[Trial], folder: SweepFolder, most: int) -> None:
         self.folder, self.most, self.is_stopping = folder, most, False
-        self.asking = {trial.number: Asking(trial, trial.requested) for trial in trials}
+        self.asking = {trial.number: MemoryRequest(trial, trial.requested) for trial in trials}
         for number, each in self.asking.items():
             live, planned = Live.read(folder.trial(number)), each.trial.requested
             if is_finished(folder.trial(number), each.trial.run.total_timesteps):
@@ -184,7 +184,7 @@ class Book:
     def _enough(self, peak: int) -> int:
         return min(int(peak * MARGIN) + WORKER_NBYTES, self.most)
 
-    def _learn(self, one: Asking, peak: int) -> None:
+    def _learn(self, one: MemoryRequest, peak: int) -> None:
         """Raise what those request that need the same memory, where one of them took more than was predicted."""
         if peak + WORKER_NBYTES > one.requested:
             for other in self.asking.values():
@@ -194,7 +194,7 @@ class Book:
     def results(self) -> tuple[TrialResult, ...]:
         return tuple(self._result(each) for each in self.asking.values())
 
-    def _result(self, each: Asking) -> TrialResult:
+    def _result(self, each: MemoryRequest) -> TrialResult:
         folder, done = self.folder.trial(each.trial.number), each.state == "finished"
         outcome, live = folder.outcome(), Live.read(folder)
         peak = max(outcome.peaks.host.measured if outcome else 0, live.peak)
@@ -290,7 +290,7 @@ def train_trial(task: dict[str, Any]) -> dict[str, Any]:
 def run_trial(sweep: SweepFolder, trial: Trial, *, requested: int, runs: int) -> dict[str, Any]:
     """Train a trial, or go on with it; return how it ended: status, peak, reason, and whether it exceeded."""
     folder = sweep.trial(trial.number)
-    watch = _Watch(sweep, folder, requested=requested, runs=runs, without_libraries=bool(trial.mapped))
+    watch = _TrialWatch(sweep, folder, requested=requested, runs=runs, without_libraries=bool(trial.mapped))
     if sweep.is_stopping():
         return {"status": "waiting", "peak": Live.read(folder).peak, "exceeded": False, "reason": ""}
     kept = folder.run()
@@ -308,7 +308,7 @@ def run_trial(sweep: SweepFolder, trial: Trial, *, requested: int, runs: int) ->
     return _ended(outcome, watch)
 
 
-def _ended(outcome: Outcome, watch: _Watch) -> dict[str, Any]:
+def _ended(outcome: Outcome, watch: _TrialWatch) -> dict[str, Any]:
     memory = outcome.status == "failed" and any(r.what.startswith("given up") for r in outcome.retreats)
     reason = outcome.error or ""
     if outcome.status == "stopped":
@@ -319,7 +319,7 @@ def _ended(outcome: Outcome, watch: _Watch) -> dict[str, Any]:
     return {"status": outcome.status, "peak": watch.peak, "exceeded": exceeded, "reason": reason}
 
 
-class _Watch:
+class _TrialWatch:
     """A display that shows nothing: writes the trial's memory down, and stops it where it must end."""
 
     def __init__(

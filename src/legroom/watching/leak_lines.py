@@ -48,7 +48,7 @@ LEAST_C_SHARE = 0.05
 _CONTAINERS = (list, dict, set, deque)
 
 
-class Frame(NamedTuple):
+class CodeLine(NamedTuple):
     """One call: the function, and the file and line it stood at."""
 
     function: str
@@ -56,8 +56,8 @@ class Frame(NamedTuple):
     line: int
 
 
-Sizes = dict[Frame, int]
-Located = Callable[[Sequence[Frame]], Frame | None]
+Sizes = dict[CodeLine, int]
+Located = Callable[[Sequence[CodeLine]], CodeLine | None]
 
 
 def find_lines(
@@ -127,7 +127,7 @@ def _name_of(container: Any, others: list[Any]) -> str:
     return ""
 
 
-def _ranked(per_step: dict[Frame, float], most: int, least: float) -> list[dict[str, Any]]:
+def _ranked(per_step: dict[CodeLine, float], most: int, least: float) -> list[dict[str, Any]]:
     ranked = sorted(per_step.items(), key=lambda entry: -entry[1])[:most]
     return [
         {"file": frame.file, "line": frame.line, "function": frame.function, "bytes_per_step": round(each, 2)}
@@ -144,7 +144,7 @@ def _memray(file: Path, locate: Located, into: Sizes) -> Iterator[None]:
         yield
     with memray.FileReader(str(file)) as reader:
         for record in reader.get_leaked_allocation_records(merge_threads=True):
-            frame = locate([Frame(*entry) for entry in record.stack_trace()])
+            frame = locate([CodeLine(*entry) for entry in record.stack_trace()])
             if frame is not None:
                 into[frame] += record.size
     file.unlink(missing_ok=True)
@@ -161,7 +161,7 @@ def _tracemalloc(file: Path, locate: Located, into: Sizes) -> Iterator[None]:
     finally:
         tracemalloc.stop()
     for statistic in snapshot.statistics("traceback"):
-        frame = locate([Frame("", entry.filename, entry.lineno) for entry in reversed(statistic.traceback)])
+        frame = locate([CodeLine("", entry.filename, entry.lineno) for entry in reversed(statistic.traceback)])
         if frame is not None:
             into[frame] += statistic.size
 
@@ -180,7 +180,7 @@ def find_c_lines(
     stepper = Stepper(env, seed=seed)
     stepper.advance(warm_up)
     gc.collect()
-    tracer = _Tracer(read, own_frame_of(env))
+    tracer = _LineTracer(read, own_frame_of(env))
     stepper.advance(1)
     sys.settrace(tracer.called)
     try:
@@ -192,21 +192,21 @@ def find_c_lines(
     return {"found_by": "malloc", "lines": _ranked(alone or per_step, MOST_C_LINES, LEAST_C_SHARE * expected)}
 
 
-class _Tracer:
+class _LineTracer:
     """A trace function that adds the change of malloc's count to the line that ran meanwhile."""
 
     def __init__(self, read: Callable[[], int], locate: Located) -> None:
-        self.deltas: dict[Frame, int] = {}
+        self.deltas: dict[CodeLine, int] = {}
         self._read, self._locate = read, locate
         self._is_user: dict[str, bool] = {}
-        self._running: list[Frame] = []
+        self._running: list[CodeLine] = []
         self._last = read()
 
     def called(self, frame: FrameType, event: str, argument: Any) -> Any:
         """Begin to follow a call, if it is the user's."""
         file = frame.f_code.co_filename
         if file not in self._is_user:
-            self._is_user[file] = self._locate([Frame("", file, 0)]) is not None
+            self._is_user[file] = self._locate([CodeLine("", file, 0)]) is not None
         if not self._is_user[file]:
             return None
         self._settle()
@@ -232,8 +232,8 @@ class _Tracer:
             self.deltas[line] = self.deltas.get(line, 0) + changed
 
 
-def _where(frame: FrameType) -> Frame:
-    return Frame(frame.f_code.co_name, frame.f_code.co_filename, frame.f_lineno)
+def _where(frame: FrameType) -> CodeLine:
+    return CodeLine(frame.f_code.co_name, frame.f_code.co_filename, frame.f_lineno)
 
 
 def own_frame_of(env: Any) -> Located:
@@ -242,7 +242,7 @@ def own_frame_of(env: Any) -> Located:
     return lambda stack: own_frame(stack, libraries, envs)
 
 
-def own_frame(stack: Sequence[Frame], libraries: Iterable[str], envs: Iterable[str]) -> Frame | None:
+def own_frame(stack: Sequence[CodeLine], libraries: Iterable[str], envs: Iterable[str]) -> CodeLine | None:
     """Return the user's frame of a stack (innermost call first), None where it has none.
 
     Memory is allocated deep inside NumPy or the standard library; the line to change is the innermost one that is

@@ -44,7 +44,7 @@ class Resident:
 
 
 @dataclass(frozen=True)
-class Status:
+class ProcessStatus:
     """Who a process is: its parent, when it began (a process id may be given again), its processor time and faults.
 
     Args:
@@ -67,13 +67,13 @@ def resident(pid: int) -> Resident | None:
     return Resident(int(fields[1]) * PAGE - shared, shared, int(fields[5]) * PAGE)
 
 
-def status(pid: int) -> Status | None:
+def status(pid: int) -> ProcessStatus | None:
     """Return who a process is, None when it is gone."""
     fields = _read(f"{pid}/stat").rpartition(b")")[2].split()  # its name, before that, may hold spaces and brackets
     if not fields:
         return None
     cpu_s = (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-    return Status(int(fields[1]), int(fields[19]), cpu_s, fields[0] in b"ZX", int(fields[7]))
+    return ProcessStatus(int(fields[1]), int(fields[19]), cpu_s, fields[0] in b"ZX", int(fields[7]))
 
 
 def peak_and_files(pid: int) -> tuple[int, int]:
@@ -122,7 +122,7 @@ def _read(name: str, most: int = 4096) -> bytes:
 
 
 @dataclass
-class Known:
+class KnownProcess:
     """What is known of a process so far."""
 
     parent: int
@@ -141,11 +141,11 @@ class Roles:
 
     def __init__(self, root: int) -> None:
         self._root = root
-        self._known: dict[int, Known] = {}
+        self._known: dict[int, KnownProcess] = {}
 
     def add(self, pid: int, parent: int, now_s: float) -> bool:
         """Meet a process; return whether it is a fork that has its parent's memory."""
-        known = self._known[pid] = Known(parent, command_line(pid), now_s)
+        known = self._known[pid] = KnownProcess(parent, command_line(pid), now_s)
         return self._is_fork(known)
 
     def forget(self, pid: int) -> None:
@@ -184,6 +184,6 @@ class Roles:
             return "workers" if self._is_fork(known) else "others"
         return "workers" if known.is_python and self._is_fork(known) else None
 
-    def _is_fork(self, known: Known) -> bool:
+    def _is_fork(self, known: KnownProcess) -> bool:
         parent = self._known.get(known.parent)
         return parent is not None and bool(known.command) and parent.command == known.command

@@ -26,7 +26,7 @@ _FATAL = re.compile(r"^F\d{4} [\d:.]+ +\d+ (.*)$", re.MULTILINE)  # what XLA wri
 
 
 @dataclass(frozen=True)
-class ProgramPlan:
+class XlaProgramPlan:
     """What XLA plans for a program: bytes of what it is given, returns, needs in between, and has in itself.
 
     Args:
@@ -44,7 +44,7 @@ class ProgramPlan:
     why_cpu: str = ""
 
 
-def plan_program(program: Path, card: KnownGpu) -> ProgramPlan:
+def plan_program(program: Path, card: KnownGpu) -> XlaProgramPlan:
     """Return what XLA plans for a program on the card; where it cannot compile it for the card, on the CPU.
 
     Raises:
@@ -84,9 +84,9 @@ def _asked(program: Path, target: str, flags: str = "") -> dict[str, Any]:
     return {"error": fatal[1][:500] if fatal else f"no answer {found.how}"}
 
 
-def _plan(answer: dict[str, Any]) -> ProgramPlan:
+def _plan(answer: dict[str, Any]) -> XlaProgramPlan:
     held = {kind: [(int(each[0]), tuple(each[1])) for each in rows] for kind, rows in answer["held"].items()}
-    return ProgramPlan(**{**answer, "held": held})
+    return XlaProgramPlan(**{**answer, "held": held})
 
 
 def main() -> None:

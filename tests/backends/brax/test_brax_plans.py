@@ -29,7 +29,7 @@ from legroom.backends.brax.calibration import (
     save_calibration,
 )
 from legroom.backends.brax.items import CARD_ERROR, FAR_ERROR, OTHER_CARD_ERROR, UNEVEN_ERROR
-from legroom.backends.brax.plans import Asked, Plan, Sizes, Step, moments_of, sizes_of, solved
+from legroom.backends.brax.plans import Asked, Sizes, StepPlan, XlaPlan, moments_of, sizes_of, solved
 from legroom.errors import BadInput, MissingExtra
 from legroom.fitting.changes import with_settings
 from legroom.fitting.predictor import Predictor, predict_all
@@ -50,8 +50,8 @@ from legroom.xla.target import plugin_missing, target_text
 
 CARD = find_gpu("RTX 4090")
 # 500 B per sample of a minibatch while it learns; 1,000 B per environment and 60 B per stored step while it collects
-STEP = Step(({"BU": 500.0, "BMU": 120.0, "1": 4096.0}, {"N": 1000.0, "S": 60.0}))
-CARD_STEP = Step(({"BU": 250.0, "BMU": 120.0, "1": 4096.0},))
+STEP = StepPlan(({"BU": 500.0, "BMU": 120.0, "1": 4096.0}, {"N": 1000.0, "S": 60.0}))
+CARD_STEP = StepPlan(({"BU": 250.0, "BMU": 120.0, "1": 4096.0},))
 EVEN: dict[str, Any] = {"envs": 128, "batch": 64}  # a GPU's compiler plans multiples of 64 alike
 
 
@@ -85,15 +85,15 @@ def make_calibration() -> Calibration:
     )  # fmt: skip
 
 
-def asked_of(step: Step, *, replay: bool = False) -> dict[Sizes, int]:
+def asked_of(step: StepPlan, *, replay: bool = False) -> dict[Sizes, int]:
     """Return what XLA says of the sizes that it is asked about, where it plans as the step does."""
     return {sizes: step.nbytes(sizes) for moment in moments_of(replay=replay) for sizes in moment.asked}
 
 
-def keep(run: Run, step: Step = STEP, card: str = "", *more: Asked) -> None:
+def keep(run: Run, step: StepPlan = STEP, card: str = "", *more: Asked) -> None:
     """Keep what XLA said where it plans as the step does, and of some sizes otherwise."""
     file = save_calibration(run, make_calibration())
-    plan = Plan({}, card, 900.0, {card: [*(Asked(*each) for each in asked_of(step).items()), *more]})
+    plan = XlaPlan({}, card, 900.0, {card: [*(Asked(*each) for each in asked_of(step).items()), *more]})
     write_json(plan_file(file, card), plan.model_dump())
 
 
@@ -123,7 +123,7 @@ COLLECTING, UPDATING = {"1": 800.0, "N": 9000.0, "S": 612.0}, {"1": 28_000.0, "B
 UPDATING_SAC = {"1": 500.0, "B": 3000.0, "BU": 100.0, "R": 40.0}
 UPDATING_ONCE_SAC = {"1": 500.0, "P": 3500.0, "Q": 32.0}  # XLA leaves out the loop around a single update
 COLLECTING_SAC = {"1": 0.0, "N": 5000.0, "M": 32.0}
-PPO, SAC = Step((UPDATING, COLLECTING)), Step((UPDATING_SAC, UPDATING_ONCE_SAC, COLLECTING_SAC))
+PPO, SAC = StepPlan((UPDATING, COLLECTING)), StepPlan((UPDATING_SAC, UPDATING_ONCE_SAC, COLLECTING_SAC))
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,17 @@ PPO, SAC = Step((UPDATING, COLLECTING)), Step((UPDATING_SAC, UPDATING_ONCE_SAC, 
         (PPO, Sizes(1024, 256, 4, 10), 28_000 + 2560 * 7500 + 2560 * 300 + 10_240 * 1224),
         (PPO, Sizes(16_384, 2048, 8, 20), 28_000 + 40_960 * 7500 + 4096 * 300 + 327_680 * 1224),
         (PPO, Sizes(4096, 128, 32, 1), 800 + 4096 * 9000 + 4096 * 612),  # the physics of 4,096 environments
-        (Step((UPDATING, COLLECTING, {"1": 6_000_000.0})), Sizes(8, 8, 1, 2), 6_000_000),
-        (Step(({"1": 0.0, "BU": 7500.0, "W": 0.0, "BMU": 1224.0},)), Sizes(4096, 128, 32, 1), 128 * 7500 + 4096 * 1224),
+        (StepPlan((UPDATING, COLLECTING, {"1": 6_000_000.0})), Sizes(8, 8, 1, 2), 6_000_000),
+        (
+            StepPlan(({"1": 0.0, "BU": 7500.0, "W": 0.0, "BMU": 1224.0},)),
+            Sizes(4096, 128, 32, 1),
+            128 * 7500 + 4096 * 1224,
+        ),
         (SAC, Sizes(128, 256, 10**6, 8, replay=True), 500 + 256 * 3000 + 2048 * 100 + 40 * 10**6),
         (SAC, Sizes(128, 256, 10**6, replay=True), 500 + 256 * 3500 + 32 * 10**6),
     ],
 )
-def test_a_few_sizes_tell_what_all_others_need(real: Step, sizes: Sizes, nbytes: int) -> None:
+def test_a_few_sizes_tell_what_all_others_need(real: StepPlan, sizes: Sizes, nbytes: int) -> None:
     assert real.nbytes(sizes) == nbytes
     found = solved(asked_of(real, replay=sizes.replay), replay=sizes.replay)
     assert found.nbytes(sizes) == pytest.approx(nbytes, rel=0.01)
@@ -224,7 +228,7 @@ def test_the_reader_is_told_for_which_card_and_how_to_ask_for_another(monkeypatc
 
 
 def test_a_card_needs_a_third_more_than_the_arrays_since_xla_takes_three_quarters_of_it() -> None:
-    keep(make_run(), Step(({"1": 6.0 * GIB},)), CARD.name)
+    keep(make_run(), StepPlan(({"1": 6.0 * GIB},)), CARD.name)
     gpu = predicted(make_run(), "RTX 4090").gpu
     assert gpu is not None
     assert 8 * GIB < gpu.nbytes < 8.1 * GIB  # 6 GiB and 32 MiB of workspaces are three quarters of it

@@ -17,7 +17,7 @@ from legroom.model.verdict import Budget
 from legroom.rendering.program_text import by_line, moment_text, place_text, program_json
 from legroom.units import GIB, MIB
 from legroom.xla.buffers import held_lines
-from legroom.xla.programs import ProgramPlan
+from legroom.xla.programs import XlaProgramPlan
 from legroom.xla.target import plugin_missing
 
 CARD = find_gpu("RTX 4090").as_gpu()
@@ -132,7 +132,7 @@ def test_numbers_in_the_program_stand_for_lines_and_outlive_a_comment(
     pytest.importorskip("jax")
     asked: list[bytes] = []
 
-    def plan(path: Path, card: KnownGpu) -> ProgramPlan:
+    def plan(path: Path, card: KnownGpu) -> XlaProgramPlan:
         asked.append(path.read_bytes())
         rows = json.loads(Path(f"{path}.lines").read_text())
         assert not any(library for _, (library, _) in rows)  # of jax alone, which is no library that somebody calls
@@ -140,7 +140,7 @@ def test_numbers_in_the_program_stand_for_lines_and_outlive_a_comment(
         scan = max(line for file, line in numbers if file == "train.py" and line < 17 + shift)
         stack = (numbers["helper.py", 4], numbers["train.py", scan])
         held = {"temporaries": [(300 * MIB, stack)], "results": [(8 * MIB, stack[1:])]}
-        return ProgramPlan(arguments=0, results=9 * MIB, temporaries=320 * MIB, constants=0, held=held)
+        return XlaProgramPlan(arguments=0, results=9 * MIB, temporaries=320 * MIB, constants=0, held=held)
 
     monkeypatch.setattr(jax_bill, "plan_program", plan)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -207,7 +207,7 @@ def test_memory_that_custom_calls_may_allocate_is_a_range_of_the_bill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("jax")
-    plan = ProgramPlan(arguments=0, results=4 * MIB, temporaries=MIB, constants=0)
+    plan = XlaProgramPlan(arguments=0, results=4 * MIB, temporaries=MIB, constants=0)
     monkeypatch.setattr(jax_bill, "plan_program", lambda path, card: plan)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     prediction = predicted(rehearsed(tmp_path, FOREIGN), Budget(64 * GIB, CARD.total))

@@ -23,7 +23,7 @@ from legroom.model.verdict import Budget
 from legroom.units import GIB
 from legroom.xla import programs as xla_programs
 from legroom.xla.buffers import read_allocations
-from legroom.xla.programs import ProgramPlan, plan_program
+from legroom.xla.programs import XlaProgramPlan, plan_program
 from legroom.xla.target import plugin_missing
 
 CARD = find_gpu("RTX 4090").as_gpu()
@@ -43,7 +43,7 @@ MESSAGES: dict[str, list[dict[str, Any]]] = {
 
 
 def planning(monkeypatch: pytest.MonkeyPatch, results: int, temporaries: int) -> None:
-    planned = ProgramPlan(arguments=GIB, results=results, temporaries=temporaries, constants=0)
+    planned = XlaProgramPlan(arguments=GIB, results=results, temporaries=temporaries, constants=0)
     monkeypatch.setattr(jax_bill, "plan_program", lambda path, card: planned)
 
 
@@ -126,9 +126,9 @@ def test_a_program_that_would_compute_for_minutes_is_followed_in_seconds(
     pytest.importorskip("jax")
     asked: list[bytes] = []
 
-    def plan(path: Path, card: Any) -> ProgramPlan:
+    def plan(path: Path, card: Any) -> XlaProgramPlan:
         asked.append(path.read_bytes())
-        return ProgramPlan(arguments=0, results=1000, temporaries=2000, constants=0)
+        return XlaProgramPlan(arguments=0, results=1000, temporaries=2000, constants=0)
 
     monkeypatch.setattr(jax_bill, "plan_program", plan)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -16,7 +16,7 @@ from legroom.device.event_chunks import repeat, shorten  # noqa: E402
 from legroom.environments.gym_spaces import from_gymnasium, to_gymnasium  # noqa: E402
 from legroom.errors import Untraceable  # noqa: E402
 from legroom.hollow.assumed_values import RunReads  # noqa: E402
-from legroom.hollow.cuda_reduce import Card, card_with, reduce_scratch  # noqa: E402
+from legroom.hollow.cuda_reduce import GpuShape, card_with, reduce_scratch  # noqa: E402
 from legroom.hollow.dispatching import Follower  # noqa: E402
 from legroom.hollow.replaying import replay  # noqa: E402
 from legroom.model.footprint import Phase  # noqa: E402
@@ -171,7 +171,7 @@ def test_tracing_leaves_torch_as_it_was():
 
 def test_gradients_are_added_in_place_as_the_engine_does_without_a_dispatch_mode():
     # x is used twice: the second gradient is added to the first, which nobody else holds
-    follower = Follower.of_run(Card(), RunReads("refuse", ()))
+    follower = Follower.of_run(GpuShape(), RunReads("refuse", ()))
     with follower.entered():
         x = torch.empty(1000, device="meta", requires_grad=True)
         follower.recording = True
@@ -198,9 +198,9 @@ def test_cublas_takes_more_on_hopper():
 
 def test_a_bias_gradient_of_a_wide_layer_takes_partial_sums():
     # recorded: the sum over 2048 rows of 512 columns on 128 multiprocessors is split over 32 blocks per output
-    assert list(reduce_scratch((2048, 512), (512, 1), [0], 4, 4, Card())) == [(8_388_608, 16)]
-    assert list(reduce_scratch((2048, 1024), (1024, 1), [0], 4, 4, Card())) == [(16_777_216, 32)]
-    assert list(reduce_scratch((64, 512), (512, 1), [0], 4, 4, Card())) == []
+    assert list(reduce_scratch((2048, 512), (512, 1), [0], 4, 4, GpuShape())) == [(8_388_608, 16)]
+    assert list(reduce_scratch((2048, 1024), (1024, 1), [0], 4, 4, GpuShape())) == [(16_777_216, 32)]
+    assert list(reduce_scratch((64, 512), (512, 1), [0], 4, 4, GpuShape())) == []
 
 
 def test_rounds_are_repeated_with_blocks_of_their_own():

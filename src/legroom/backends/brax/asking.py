@@ -27,7 +27,7 @@ from legroom.backends.brax.calibration import (
     save_calibration,
 )
 from legroom.backends.brax.facts import eval_envs_of, is_ppo
-from legroom.backends.brax.plans import Asked, Plan, Sizes, moments_of, sizes_of, with_sizes
+from legroom.backends.brax.plans import Asked, Sizes, XlaPlan, moments_of, sizes_of, with_sizes
 from legroom.environments.own_code import own_code
 from legroom.errors import BadInput, MissingExtra
 from legroom.machine.cache import write_json
@@ -63,7 +63,7 @@ def calibrate(run: Run, *, progress: Progress = lambda _: None) -> Calibration:
         file = save_calibration(run, known)
         evaluated = free["evaluation_temporaries"] / eval_envs_of(run)
         asked = [Asked(sizes_of(run), free["temporaries"])]
-        plan = Plan(read_versions(LIBRARIES), "", evaluated, {"": asked})
+        plan = XlaPlan(read_versions(LIBRARIES), "", evaluated, {"": asked})
         write_json(plan_file(file, ""), plan.model_dump())
     ask_for_plan(run, progress=progress)
     return known
@@ -82,7 +82,7 @@ def _from_compiler(free: dict[str, Any], busy: dict[str, Any]) -> Calibration:
 
 def ask_for_plan(
     run: Run, card: KnownGpu | None = None, *, progress: Progress = lambda _: None, place: Path | None = None
-) -> Plan:
+) -> XlaPlan:
     """Return a plan that knows the run's training step and the run as it is, and keep it.
 
     XLA is asked for what is not known yet; the step as planned for a card of the same compute capability does.
@@ -102,7 +102,7 @@ def ask_for_plan(
     if plan is None and like is not None and like.is_of(card):
         plan = like
     if plan is None:
-        plan = Plan(read_versions(LIBRARIES if card is None else ("jaxlib", *PACKAGES)), name, None, {})
+        plan = XlaPlan(read_versions(LIBRARIES if card is None else ("jaxlib", *PACKAGES)), name, None, {})
     file = plan_file(places[0], plan.card)
 
     def planned(sizes: Sizes, *, evaluation: bool = False) -> int:

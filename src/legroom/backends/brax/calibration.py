@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from legroom.backends.brax.arithmetic import FLOAT, count_parameters, hidden_layers
 from legroom.backends.brax.facts import is_ppo
-from legroom.backends.brax.plans import BY_NAME, Asked, Plan, Sizes, sizes_of
+from legroom.backends.brax.plans import BY_NAME, Asked, Sizes, XlaPlan, sizes_of
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.gpu_table import KnownGpu
 from legroom.machine.versions import read_versions
@@ -93,7 +93,7 @@ class Calibration(Data):
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownCalibration:
     """A calibration and a plan as they hold for one run.
 
     Args:
@@ -106,7 +106,7 @@ class Known:
     """
 
     calibration: Calibration
-    plan: Plan
+    plan: XlaPlan
     planned: int | None
     same_card: bool
     scaled: bool
@@ -140,7 +140,7 @@ class Known:
         }
 
 
-def known_of(run: Run, device: DeviceName = "cpu", gpu: Gpu | None = None) -> Known | None:
+def known_of(run: Run, device: DeviceName = "cpu", gpu: Gpu | None = None) -> KnownCalibration | None:
     """Return what XLA said that holds for the run on the CPU, or on a GPU: that one, or the one most like it that XLA
     was asked about. None where no compiler has planned its environment.
 
@@ -158,7 +158,7 @@ def known_of(run: Run, device: DeviceName = "cpu", gpu: Gpu | None = None) -> Kn
     chunk, remat = run.memory.env_chunk, bool(run.memory.activation_checkpointing)
     scaled = other is not run or (chunk is not None and chunk < run.env.n_envs)
     name = None if scaled or (device == "cuda" and card is None) else card.name if card else ""
-    return Known(
+    return KnownCalibration(
         calibration=own,
         plan=plan,
         planned=None if name is None else plan.exact(name, sizes_of(run)),
@@ -176,7 +176,7 @@ def calibration_of_env(run: Run) -> Calibration | None:
     return None if found is None else found[0]
 
 
-def _found(run: Run) -> tuple[Calibration, Run, list[Path], Plan] | None:
+def _found(run: Run) -> tuple[Calibration, Run, list[Path], XlaPlan] | None:
     """Return a calibration, the run as it was compiled, the files it may be in, and the plan of the CPU's compiler."""
     own, files = find_calibration(run), calibration_places(run)
     if own is not None and (plan := find_plan(files)) is not None:
@@ -228,7 +228,7 @@ def find_relative(run: Run) -> tuple[Calibration, Run, Path] | None:
     return None
 
 
-def find_plan(files: Sequence[Path], card: KnownGpu | None = None, *, on_gpu: bool = False) -> Plan | None:
+def find_plan(files: Sequence[Path], card: KnownGpu | None = None, *, on_gpu: bool = False) -> XlaPlan | None:
     """Return the first complete plan that is kept beside calibrations: of the CPU's compiler, or for a GPU.
 
     Args:
@@ -250,7 +250,7 @@ def _unlike(one: KnownGpu, other: KnownGpu) -> tuple[bool, float, float]:
     return one.name != other.name, abs(capabilities[0] - capabilities[1]), processors[1] / processors[0]
 
 
-def read_plan(calibration_file: Path, card: str = "") -> Plan | None:
+def read_plan(calibration_file: Path, card: str = "") -> XlaPlan | None:
     """Return the plan for one GPU, or of the CPU's compiler, kept beside a calibration; it may not be complete."""
     return _kept(plan_file(calibration_file, card), _plan)
 
@@ -359,12 +359,12 @@ def _calibration(path: Path) -> Calibration | None:
     return _kept(path, lambda data: Calibration(**data))
 
 
-def _plan(data: dict[str, Any]) -> Plan:
+def _plan(data: dict[str, Any]) -> XlaPlan:
     asked = {
         name: [Asked(Sizes(**each["sizes"]), each["temporaries"]) for each in found]
         for name, found in data["asked"].items()
     }
-    return Plan(**{**data, "asked": asked})
+    return XlaPlan(**{**data, "asked": asked})
 
 
 _REMEMBERED: dict[Path, tuple[int, Any]] = {}

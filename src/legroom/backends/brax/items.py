@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from legroom.backends.brax.arithmetic import MOVED, arithmetic_items, context_item, replay_item
 from legroom.backends.brax.calibration import Calibration, known_of
-from legroom.backends.brax.calibration import Known as KnownRun
+from legroom.backends.brax.calibration import KnownCalibration as KnownRun
 from legroom.backends.brax.facts import eval_envs_of, is_ppo
 from legroom.backends.brax.plans import GAP_NBYTES, sizes_of
 from legroom.installing import install_command

@@ -71,7 +71,7 @@ class Sizes(Data):
 
 
 @dataclass(frozen=True)
-class Moment:
+class FullestMoment:
     """When a step may be fullest: the terms of its sum, and as many sizes for which no other moment is fuller."""
 
     terms: tuple[str, ...]
@@ -83,32 +83,32 @@ def _replay(envs: int, batch: int, rows: int, updates: int) -> Sizes:
 
 
 _ROWS = 2**16
-UPDATING = Moment(
+UPDATING = FullestMoment(
     ("1", "BU", "W", "BMU"),
     (Sizes(32, 256, 8, 10), Sizes(32, 256, 4, 10), Sizes(32, 1024, 4, 10), Sizes(32, 64, 8, 10)),
 )
-COLLECTING = Moment(("1", "N", "S"), (Sizes(8192, 256, 32, 2), Sizes(2048, 64, 32, 2), Sizes(8192, 256, 32, 6)))
-ALWAYS = Moment(("1",), (Sizes(32, 64, 2, 2),))
-UPDATING_SAC = Moment(
+COLLECTING = FullestMoment(("1", "N", "S"), (Sizes(8192, 256, 32, 2), Sizes(2048, 64, 32, 2), Sizes(8192, 256, 32, 6)))
+ALWAYS = FullestMoment(("1",), (Sizes(32, 64, 2, 2),))
+UPDATING_SAC = FullestMoment(
     ("1", "B", "BU", "R"),
     tuple(_replay(64, *each) for each in ((256, _ROWS, 4), (1024, _ROWS, 4), (1024, _ROWS, 16), (256, 4 * _ROWS, 4))),
 )
-UPDATING_ONCE_SAC = Moment(
+UPDATING_ONCE_SAC = FullestMoment(
     ("1", "P", "Q"), tuple(_replay(64, *each, 1) for each in ((256, _ROWS), (1024, _ROWS), (256, 4 * _ROWS)))
 )
-COLLECTING_SAC = Moment(
+COLLECTING_SAC = FullestMoment(
     ("1", "N", "M"),
     tuple(_replay(envs, 16, rows, 2) for envs, rows in ((8192, _ROWS), (2048, _ROWS), (2048, 4 * _ROWS))),
 )
 
 
-def moments_of(*, replay: bool) -> tuple[Moment, ...]:
+def moments_of(*, replay: bool) -> tuple[FullestMoment, ...]:
     """Return the moments at which a training step may be fullest."""
     return (UPDATING_SAC, UPDATING_ONCE_SAC, COLLECTING_SAC) if replay else (UPDATING, COLLECTING, ALWAYS)
 
 
 @dataclass(frozen=True)
-class Step(Data):
+class StepPlan(Data):
     """The temporaries of a compiled training step.
 
     Args:
@@ -130,13 +130,13 @@ class Step(Data):
         return round(sum(self.fullest(sizes).values()))
 
 
-def solved(asked: Mapping[Sizes, int], *, replay: bool) -> Step:
+def solved(asked: Mapping[Sizes, int], *, replay: bool) -> StepPlan:
     """Return the step whose temporaries XLA planned so for the sizes that `moments_of` names."""
     found: list[dict[str, float]] = []
     for moment in moments_of(replay=replay):
         real = [asked[sizes] for sizes in moment.asked]
         if found and all(
-            abs(Step((found[0],)).nbytes(sizes) - nbytes) < ALONE * nbytes
+            abs(StepPlan((found[0],)).nbytes(sizes) - nbytes) < ALONE * nbytes
             for sizes, nbytes in zip(moment.asked, real, strict=True)
         ):
             continue
@@ -144,7 +144,7 @@ def solved(asked: Mapping[Sizes, int], *, replay: bool) -> Step:
         solution = zip(moment.terms, _solution(rows, real), strict=True)
         # less per sample of a small minibatch than of a large one is possible
         found.append({term: each if term == "W" else max(each, 0.0) for term, each in solution})
-    return Step(tuple(found))
+    return StepPlan(tuple(found))
 
 
 def _solution(rows: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
@@ -170,7 +170,7 @@ class Asked(Data):
 
 
 @dataclass(frozen=True)
-class Plan(Data):
+class XlaPlan(Data):
     """What XLA plans for one environment with one set of networks, as far as it was asked.
 
     Cards of one generation differ little: a plan serves every card of the same compute capability, and others with a
@@ -188,7 +188,7 @@ class Plan(Data):
     asked: dict[str, list[Asked]]
 
     @cached_property
-    def step(self) -> Step | None:
+    def step(self) -> StepPlan | None:
         """The training step; None where not all was asked that tells."""
         known = {each.sizes: each.temporaries for each in self.asked.get(self.card, [])}
         replay = any(sizes.replay for sizes in known)
@@ -203,7 +203,7 @@ class Plan(Data):
         """Return the temporaries of sizes that XLA planned as they are for the very card; None: it did not."""
         return next((each.temporaries for each in self.asked.get(card, []) if each.sizes == sizes), None)
 
-    def with_answer(self, card: str, sizes: Sizes, temporaries: int) -> "Plan":
+    def with_answer(self, card: str, sizes: Sizes, temporaries: int) -> "XlaPlan":
         """Return the plan with one answer more."""
         return replace(self, asked={**self.asked, card: [*self.asked.get(card, []), Asked(sizes, temporaries)]})
 

@@ -26,7 +26,7 @@ NOWHERE = Site(0, ())
 
 
 @dataclass(slots=True)
-class Block:
+class LiveBlock:
     """A block of the card: its bytes, where and when it was asked for. `interval` is the number of steps before it."""
 
     number: int
@@ -48,11 +48,11 @@ class DeviceBook:
     peak_reserved: int = 0
     peak_birth: int = -1  # of the block that made the peak
     peak_interval: int = 0
-    live: dict[int, Block] = field(default_factory=dict)
+    live: dict[int, LiveBlock] = field(default_factory=dict)
     twin: AllocatorReplica = field(default_factory=AllocatorReplica)
-    _died_since_peak: list[Block] = field(default_factory=list)
+    _died_since_peak: list[LiveBlock] = field(default_factory=list)
 
-    def allocate(self, record: Alloc, block: Block) -> bool:
+    def allocate(self, record: Alloc, block: LiveBlock) -> bool:
         """Take a block in; return whether a peak rose."""
         self.live[block.number] = block
         self.twin.allocate(record, block.site)
@@ -67,7 +67,7 @@ class DeviceBook:
             rose = True
         return rose
 
-    def free(self, record: Free) -> Block | None:
+    def free(self, record: Free) -> LiveBlock | None:
         """Return the block that is given back, None for one that was never seen."""
         block = self.live.pop(record.block, None)
         self.twin.free(record)
@@ -76,7 +76,7 @@ class DeviceBook:
             self._died_since_peak.append(block)
         return block
 
-    def live_at_peak(self) -> list[Block]:
+    def live_at_peak(self) -> list[LiveBlock]:
         """Return the blocks that were alive when most was handed out."""
         alive = [block for block in self.live.values() if block.birth <= self.peak_birth]
         return alive + self._died_since_peak
@@ -141,7 +141,7 @@ class ProcessBook:
     def allocate(self, record: Alloc) -> None:
         self._births += 1
         site, before = self._same.get(record.site, record.site), len(self.intervals)
-        block = Block(record.block, record.rounded, site, record.phase, record.scratch, self._births, before)
+        block = LiveBlock(record.block, record.rounded, site, record.phase, record.scratch, self._births, before)
         if not self.first_module and self.site(site).module:
             self.first_module = self._births
         for failed in self.failed:
@@ -278,7 +278,7 @@ def card_seen(books: Iterable[ProcessBook]) -> CardSeen | None:
     )
 
 
-def roles_at_peak(book: ProcessBook, device: DeviceBook) -> Iterable[tuple[Block, str]]:
+def roles_at_peak(book: ProcessBook, device: DeviceBook) -> Iterable[tuple[LiveBlock, str]]:
     """Yield every block alive at the peak with its role."""
     blocks = device.live_at_peak()
     known = book.roles["gradients"]
@@ -300,7 +300,7 @@ def roles_at_peak(book: ProcessBook, device: DeviceBook) -> Iterable[tuple[Block
         yield block, role
 
 
-def _role_by_birth(book: ProcessBook, device: DeviceBook, block: Block) -> str:
+def _role_by_birth(book: ProcessBook, device: DeviceBook, block: LiveBlock) -> str:
     if block.nbytes in (CUBLAS_BYTES, CUBLAS_HOPPER_BYTES) and block.interval == 0:
         return "workspace"
     if block.scratch or block.phase == STEP:
@@ -314,7 +314,7 @@ def _role_by_birth(book: ProcessBook, device: DeviceBook, block: Block) -> str:
     return "activations" if book.site(block.site).module else "batch"
 
 
-def _line_of(book: ProcessBook, block: Block) -> tuple[str, int, str, str]:
+def _line_of(book: ProcessBook, block: LiveBlock) -> tuple[str, int, str, str]:
     """Return file, line, function and module of a block's request; an empty file where it has no line."""
     site = book.site(block.site)
     file, line, function = site.frames[0] if site.frames else ("", 0, "")

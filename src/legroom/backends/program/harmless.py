@@ -52,7 +52,7 @@ CONFIG = _words("""
 DEEP = 12  # calls of the program's own functions that are followed
 
 
-class Judge:
+class AllocationJudge:
     """Says what may allocate, with the functions and the numbers that the program's files define.
 
     Args:

@@ -24,13 +24,13 @@ from legroom.model.machine import Gpu
 from legroom.model.rehearsal import Beside, CardSeen, Doubt, OutOfMemory, Rehearsal, SourceLine
 from legroom.predicting.gpu import XLA_SHARE
 from legroom.units import format_size
-from legroom.xla.programs import ProgramPlan, plan_program
+from legroom.xla.programs import XlaProgramPlan, plan_program
 from legroom.xla.target import known_card
 
 Messages = Mapping[str, Sequence[dict[str, Any]]]
 Place = tuple[str, int]
-Programs = dict[tuple[int, int], ProgramPlan]  # by process and number
-NOTHING = ProgramPlan(0, 0, 0, 0)
+Programs = dict[tuple[int, int], XlaProgramPlan]  # by process and number
+NOTHING = XlaProgramPlan(0, 0, 0, 0)
 MOST_FUNCTIONS = 5  # that are listed
 _OUT_OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|out of memory|MemoryError|cannot allocate", re.IGNORECASE)
 # Of the live arrays. MuJoCo Warp's own arrays in a step took 0.07 (CartpoleBalance) and 0.7 to 0.99 times the bytes of
@@ -48,7 +48,7 @@ class _Moment:
     `foreign` whether it calls what is no part of jax."""
 
     live: int
-    plan: ProgramPlan
+    plan: XlaProgramPlan
     name: str
     file: str
     line: int

@@ -68,7 +68,7 @@ class DamagedJournal(ValueError):
     """A file that is no journal of this version."""
 
 
-class Journal:
+class JournalReader:
     """One process's journal, read as far as it is whole."""
 
     def __init__(self, path: Path) -> None:
@@ -134,7 +134,7 @@ class Journals:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._journals: dict[str, Journal] = {}
+        self._journals: dict[str, JournalReader] = {}
 
     def __len__(self) -> int:
         return len(self._journals)
@@ -142,7 +142,7 @@ class Journals:
     def new_records(self) -> Iterator[tuple[str, Record]]:
         """Yield what became whole since the last call, each with its journal: a process may become another (exec)."""
         for path in sorted(self._folder.glob(f"{PREFIX}*")):
-            self._journals.setdefault(path.name, Journal(path))
+            self._journals.setdefault(path.name, JournalReader(path))
         for name, journal in self._journals.items():
             for record in journal.new_records():
                 yield name, record

@@ -14,7 +14,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Sequence
 
-from legroom.backends.program.allocation_ledger import Block, ProcessBook
+from legroom.backends.program.allocation_ledger import LiveBlock, ProcessBook
 from legroom.backends.program.journals import Site
 from legroom.backends.program.source import KEEPING, Function, covers, name_of, parsed
 from legroom.model.rehearsal import Leak
@@ -33,7 +33,7 @@ def find_leaks(book: ProcessBook) -> list[Leak]:
 
 def _of_device(book: ProcessBook, device: int) -> list[Leak]:
     known = set().union(*book.roles.values())
-    by_site: dict[int, list[Block]] = defaultdict(list)
+    by_site: dict[int, list[LiveBlock]] = defaultdict(list)
     for block in book.devices[device].live.values():
         if WARM_UP <= block.interval < len(book.intervals) and block.number not in known:
             by_site[block.site].append(block)
@@ -51,7 +51,7 @@ def _of_device(book: ProcessBook, device: int) -> list[Leak]:
     return [Leak(*held, nbytes, len(steps), made)]
 
 
-def _leaks(book: ProcessBook, site: int, blocks: list[Block]) -> bool:
+def _leaks(book: ProcessBook, site: int, blocks: list[LiveBlock]) -> bool:
     surviving = {block.interval for block in blocks}
     asked = [at for at, interval in enumerate(book.intervals) if at >= WARM_UP and site in interval.sites]
     if len(surviving) < max(LEAST_SURVIVORS, SHARE * len(asked)):
@@ -60,7 +60,7 @@ def _leaks(book: ProcessBook, site: int, blocks: list[Block]) -> bool:
     return min(surviving) <= asked[len(asked) // 2]
 
 
-def _leaks_rarely(book: ProcessBook, site: int, blocks: list[Block]) -> bool:
+def _leaks_rarely(book: ProcessBook, site: int, blocks: list[LiveBlock]) -> bool:
     """Return whether a container got all that a line made in a few late iterations."""
     asked = {at for at, interval in enumerate(book.intervals) if site in interval.sites}
     if len(asked) >= LEAST_SURVIVORS or min(asked) < EARLY or asked != {block.interval for block in blocks}:

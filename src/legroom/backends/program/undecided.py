@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
-from legroom.backends.program.harmless import Judge
+from legroom.backends.program.harmless import AllocationJudge
 from legroom.backends.program.source import KEEPING, Function, assigned, covers, name_of, own_nodes, parsed, text_of
 from legroom.model.rehearsal import NotReached
 
@@ -34,7 +34,7 @@ def undecided_places(readers: Sequence[tuple[str, int]], lines: Mapping[str, Set
     """
     found: dict[tuple[str, int], NotReached] = {}
     trees = {file: parsed(file) for file, _ in readers}
-    judges = {file: Judge([tree]) for file, tree in trees.items() if tree is not None}
+    judges = {file: AllocationJudge([tree]) for file, tree in trees.items() if tree is not None}
     for file, line in readers:
         tree = trees[file]
         if tree is None:
@@ -121,7 +121,7 @@ def _leaves(branch: ast.If) -> bool:
     return any(isinstance(each, ast.Break | ast.Return) for each in own_nodes(branch))
 
 
-def _taking(counted: tuple[ast.stmt, bool], judge: Judge) -> ast.stmt | None:
+def _taking(counted: tuple[ast.stmt, bool], judge: AllocationJudge) -> ast.stmt | None:
     """Return what takes more memory with every pass of a loop, or with every key."""
     whole, each_pass_takes = counted
     if not isinstance(whole, ast.While | ast.For):
@@ -161,7 +161,7 @@ def _ran(block: Sequence[ast.stmt], lines: Set[int]) -> bool:
     return any(line in lines for line in range(block[0].lineno, (block[-1].end_lineno or block[-1].lineno) + 1))
 
 
-def _keeps(statement: ast.stmt, judge: Judge, made_by: Set[str] | None = _JOINING) -> bool:
+def _keeps(statement: ast.stmt, judge: AllocationJudge, made_by: Set[str] | None = _JOINING) -> bool:
     """Return whether a statement keeps more whenever it runs.
 
     Args:

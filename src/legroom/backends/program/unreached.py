@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from legroom.backends.program.harmless import CONFIG, Judge
+from legroom.backends.program.harmless import CONFIG, AllocationJudge
 from legroom.backends.program.source import Function, assigned, name_of, own_nodes, parsed, root_of, text_of
 from legroom.model.rehearsal import NotReached
 
@@ -48,7 +48,7 @@ def places_not_reached(stacks: Sequence[Stack], lines: Mapping[str, Set[int]]) -
     """
     files = sorted({*lines, *(at[0] for stack in stacks for at in stack)})
     trees = {file: tree for file in files if (tree := parsed(file))}
-    search = _Search(trees, lines)
+    search = _UnreachedSearch(trees, lines)
     search.places = {(file, 0): "its source cannot be read" for file in files if file not in trees}
     for stack in stacks:
         for file, line, first in stack:
@@ -58,7 +58,7 @@ def places_not_reached(stacks: Sequence[Stack], lines: Mapping[str, Set[int]]) -
 
 
 @dataclass
-class _Search:
+class _UnreachedSearch:
     trees: Mapping[str, ast.Module]
     lines: Mapping[str, Set[int]]
     coming: list[tuple[str, list[ast.stmt]]] = field(default_factory=list)  # blocks that run, or will
@@ -93,7 +93,7 @@ class _Search:
 
     def found(self) -> list[NotReached]:
         """Return the places, in the order of the files."""
-        self.judge = Judge(list(self.trees.values()))
+        self.judge = AllocationJudge(list(self.trees.values()))
         for loop, is_outer in self.loops:
             if isinstance(loop, ast.For | ast.AsyncFor) and self._counts(loop):
                 names = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}

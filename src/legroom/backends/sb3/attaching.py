@@ -160,7 +160,7 @@ def _attached_form(lean: Any, owner: Any) -> Any:
     leave_out = _OURS if is_nstep or not _is_replay(owner) else (*_OURS, "n_steps", "gamma")
     bases = (lean,) if issubclass(lean, owner) else (lean, owner)
 
-    class Attached(*bases):  # type: ignore[misc]
+    class AttachedAlgorithm(*bases):  # type: ignore[misc]
         is_attached = True
 
         def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -190,8 +190,8 @@ def _attached_form(lean: Any, owner: Any) -> Any:
         def __del__(self) -> None:
             _record_stored(self)
 
-    Attached.__name__, Attached.__module__ = lean.__name__, lean.__module__
-    return Attached
+    AttachedAlgorithm.__name__, AttachedAlgorithm.__module__ = lean.__name__, lean.__module__
+    return AttachedAlgorithm
 
 
 def on_save_util(module: Any) -> None:

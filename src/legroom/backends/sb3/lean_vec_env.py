@@ -26,7 +26,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnv, VecEnvIndices,
 
 from legroom.errors import BadInput
 from legroom.sharing.crew import Crew
-from legroom.sharing.messages import STEP_INTO, Answer, name_envs, pack_request, pickled_by_value
+from legroom.sharing.messages import STEP_INTO, Reply, name_envs, pack_request, pickled_by_value
 from legroom.sharing.process import Template, WorkerProcess
 from legroom.sharing.shared import begin_sharing, keep_shared
 from legroom.sharing.slots import TERMINAL, Slots, copied
@@ -209,7 +209,7 @@ class LeanVecEnv(VecEnv):
             return tuple(parts.values())
         return parts if layout.kind == "dict" else parts[None]  # type: ignore[return-value]
 
-    def _keep_reset_infos(self, answer: Answer) -> None:
+    def _keep_reset_infos(self, answer: Reply) -> None:
         for index, info in answer.resets.items():
             self.reset_infos[index] = info
 

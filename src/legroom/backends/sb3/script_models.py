@@ -16,7 +16,7 @@ from legroom.backends.sb3.signatures import SB3_ALGORITHMS, algorithm_named
 from legroom.model.draft import Draft, NotFollowed, get
 from legroom.model.spaces import KnownSpaces
 from legroom.reading.interpreter.effects import same
-from legroom.reading.interpreter.follower import MOST_STATEMENTS, Follower
+from legroom.reading.interpreter.follower import MOST_STATEMENTS, Interpreter
 from legroom.reading.interpreter.gym_calls import Env, one_env
 from legroom.reading.interpreter.values import (
     OPEN,
@@ -135,7 +135,7 @@ def _has_constructor(tree: ast.AST) -> bool:
     return any(algorithm_named(last_name(func)) for func in calls)
 
 
-class ScriptModels(Follower):
+class ScriptModels(Interpreter):
     """Follows a script and collects its models."""
 
     def __init__(self, path: str) -> None:

@@ -46,7 +46,7 @@ from legroom.hollow.assumed_values import RunReads
 from legroom.hollow.card_autocast import autocast_as_on_card
 from legroom.hollow.card_operators import join_weights, operators_as_on_card
 from legroom.hollow.compiling import run_uncompiled
-from legroom.hollow.cuda_reduce import Card, card_with
+from legroom.hollow.cuda_reduce import GpuShape, card_with
 from legroom.hollow.dispatching import Follower
 from legroom.hollow.fake_tensors import DEVICE, foreach_as_on_cuda
 from legroom.hollow.journal import Requests, Rounds, ValueRefused
@@ -72,7 +72,7 @@ EPISODE_STEPS = 100  # of a run that trains per episode and does not say how lon
 
 
 def trace_run(
-    run: Run, device: Literal["cpu", "cuda"], *, card: Card | None = None, validate_args: bool | None = None,
+    run: Run, device: Literal["cpu", "cuda"], *, card: GpuShape | None = None, validate_args: bool | None = None,
     values: Values = "refuse",
 ) -> NetTrace:  # fmt: skip
     """Return the memory of the run's networks, optimizer and updates on `device`.
@@ -103,7 +103,7 @@ _WITHOUT_CUDNN = "bfloat16 convolved without cuDNN, as with TORCH_CUDNN_V8_API_D
 
 
 def _trace(
-    run: Run, device: Literal["cpu", "cuda"], card: Card, values: Values, validate_args: bool | None
+    run: Run, device: Literal["cpu", "cuda"], card: GpuShape, values: Values, validate_args: bool | None
 ) -> NetTrace:
     on_cuda = device == "cuda"
     follower = Follower.of_run(card if on_cuda else None, RunReads(values, (*_LIBRARIES, *_MIRRORS)))

@@ -71,7 +71,7 @@ class Write(NamedTuple):
             self.inside[self.key] = value
 
 
-class Journal(dict[tuple[int, Any], Write]):
+class WriteJournal(dict[tuple[int, Any], Write]):
     """What was written since it was opened; names of frames that are younger are nobody else's, and not in it."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Effects(Evaluator):
     """Keeps what a script writes, and joins the ways it may have taken."""
 
     def __init__(self) -> None:
-        self.journals: list[Journal] = []
+        self.journals: list[WriteJournal] = []
         self.scopes: list[Scope] = []
         self.ways: list[int] = []  # the depth of calls at which several ways are followed
         self.depth = 0
@@ -160,8 +160,8 @@ class Effects(Evaluator):
     # -- ways ----------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def journal(self) -> Iterator[Journal]:
-        kept = Journal()
+    def journal(self) -> Iterator[WriteJournal]:
+        kept = WriteJournal()
         self.journals.append(kept)
         try:
             yield kept

@@ -68,7 +68,7 @@ _SETTINGS_MAKERS = ("tyro.cli", "simple_parsing.parse", "pyrallis.parse", "tap.T
 _OWN_WAYS = ("__setattr__", "__getattribute__", "__getattr__", "__new__")
 
 
-class Follower(BuiltinCalls):
+class Interpreter(BuiltinCalls):
     """Follows a script, and knows environments and spaces; those who derive from it know other calls of libraries."""
 
     everywhere = False  # whether code is looked into that a run would not come to
@@ -930,7 +930,7 @@ class Follower(BuiltinCalls):
 
 def loaded_settings(tree: ast.Module, path: str) -> tuple[dict[Any, Any], int]:
     """Return the settings of the files that a script loads, in functions that are never called too, and a line."""
-    follower = Follower(path)
+    follower = Interpreter(path)
     follower.follow(tree)
     methods = {id(node) for cls in nodes_of(tree) if isinstance(cls, ast.ClassDef) for node in cls.body}
     follower.follow_uncalled(lambda node: id(node) not in methods)

@@ -14,7 +14,7 @@ from legroom.errors import BadInput
 from legroom.model.draft import Draft, Key
 from legroom.reading.interpreter.builtin_calls import copied_deeply
 from legroom.reading.interpreter.evaluator import complete, fold
-from legroom.reading.interpreter.follower import Follower
+from legroom.reading.interpreter.follower import Interpreter
 from legroom.reading.interpreter.gym_calls import Env
 from legroom.reading.interpreter.script import Script
 from legroom.reading.interpreter.values import Class, Frame, Function, Namespace, NotKnown, Symbol, Unfoldable
@@ -23,7 +23,7 @@ from legroom.reading.source import unparsed
 MOST_VALUES = 4  # of one expression
 
 
-class _Recorder(Follower):
+class _ValueRecorder(Interpreter):
     """Follows everything in a script, and keeps what each expression came to, by the id of its node."""
 
     everywhere = True
@@ -57,7 +57,7 @@ def _is_same(one: Any, other: Any) -> bool:
 def values_of(script: Script, node: ast.expr | None) -> list[Any]:
     """Return what an expression came to, each time that it was reached; none where it was not, or came to many."""
     if script.seen is None:
-        recorder = _Recorder(script.path)
+        recorder = _ValueRecorder(script.path)
         object.__setattr__(script, "seen", recorder.came_to)
         try:
             recorder.follow(script.tree)

@@ -48,17 +48,17 @@ _BINDS_NOTHING = frozenset({
 
 
 @dataclass(eq=False)
-class Scope:
+class NameScope:
     """A module, function, class body or comprehension with the names it binds and the uses that mean those."""
 
     node: ast.AST
-    parent: Scope | None = None
+    parent: NameScope | None = None
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     uses: dict[str, list[ast.Name]] = field(default_factory=dict)
     elsewhere: dict[str, str] = field(default_factory=dict)  # names declared global or nonlocal here
     stars: list[str] = field(default_factory=list)  # modules of `from x import *`
 
-    def enclosing(self) -> Iterator[Scope]:
+    def enclosing(self) -> Iterator[NameScope]:
         """Yield this scope and those around it that its names can come from."""
         yield self
         scope = self.parent
@@ -86,11 +86,11 @@ class Scopes:
 
     def __init__(self, tree: ast.Module, package: str = "") -> None:
         self.package = package
-        self.root = Scope(tree)
-        self.all: list[Scope] = [self.root]
+        self.root = NameScope(tree)
+        self.all: list[NameScope] = [self.root]
         self.parents: dict[int, ast.AST] = {}
-        self._scope_at: dict[int, Scope] = {}
-        self._loads: list[tuple[ast.Name, Scope]] = []
+        self._scope_at: dict[int, NameScope] = {}
+        self._loads: list[tuple[ast.Name, NameScope]] = []
         for statement in tree.body:
             self.parents[id(statement)] = tree
             self._visit(statement, self.root)
@@ -100,11 +100,11 @@ class Scopes:
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
-    def scope_of(self, node: ast.AST) -> Scope:
+    def scope_of(self, node: ast.AST) -> NameScope:
         """Return the scope that `node` stands in."""
         return self._scope_at.get(id(node), self.root)
 
-    def home(self, name: str, scope: Scope) -> Scope | None:
+    def home(self, name: str, scope: NameScope) -> NameScope | None:
         """Return the scope whose binding `name` means when it is used in `scope`; None for builtins and the like."""
         if scope.elsewhere.get(name) == "global":
             return self.root if name in self.root.bindings else None
@@ -181,9 +181,9 @@ class Scopes:
 
     # -- construction ------------------------------------------------------------------------------------------------
 
-    def _runs_at_once(self, inner: Scope, home: Scope) -> bool:
+    def _runs_at_once(self, inner: NameScope, home: NameScope) -> bool:
         """Return whether `inner` is a comprehension (or several) standing directly in `home`."""
-        scope: Scope | None = inner
+        scope: NameScope | None = inner
         while scope is not None and scope is not home:
             if not isinstance(scope.node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
                 return False
@@ -207,7 +207,7 @@ class Scopes:
             child = parent
         return arms
 
-    def _bind(self, scope: Scope, binding: Binding) -> None:
+    def _bind(self, scope: NameScope, binding: Binding) -> None:
         declared = scope.elsewhere.get(binding.name)
         if declared == "global":
             scope = self.root
@@ -216,7 +216,7 @@ class Scopes:
             scope = outer[0] if outer else scope
         scope.bindings.setdefault(binding.name, []).append(binding)
 
-    def _visit(self, node: ast.AST, scope: Scope) -> None:
+    def _visit(self, node: ast.AST, scope: NameScope) -> None:
         self._scope_at[id(node)] = scope
         if type(node) in _BINDS_NOTHING:  # two thirds of all nodes
             for child in children_of(node):
@@ -232,7 +232,7 @@ class Scopes:
                 self._inner(node, scope, (*node.decorator_list, *node.bases, *node.keywords), node.body)
                 return
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-                scope = Scope(node, scope)
+                scope = NameScope(node, scope)
                 self.all.append(scope)
             case ast.stmt() | ast.NamedExpr() | ast.comprehension():
                 self._bind_by_assignment(node, scope)
@@ -241,7 +241,7 @@ class Scopes:
             self.parents[id(child)] = node
             self._visit(child, scope)
 
-    def _bind_by_assignment(self, node: ast.AST, scope: Scope) -> None:
+    def _bind_by_assignment(self, node: ast.AST, scope: NameScope) -> None:
         match node:
             case ast.comprehension() | ast.For() | ast.AsyncFor():
                 self._targets(node.target, None, node, scope, "loop")
@@ -260,7 +260,7 @@ class Scopes:
                     if item.optional_vars is not None:
                         self._targets(item.optional_vars, item.context_expr, node, scope, "with")
 
-    def _bind_by_name(self, node: ast.AST, scope: Scope) -> None:
+    def _bind_by_name(self, node: ast.AST, scope: NameScope) -> None:
         match node:
             case ast.Global() | ast.Nonlocal():
                 scope.elsewhere.update(dict.fromkeys(node.names, type(node).__name__.lower()))
@@ -287,7 +287,7 @@ class Scopes:
             case ast.Name(ctx=ast.Load()):
                 self._loads.append((node, scope))
 
-    def _function(self, node: FunctionNode, scope: Scope) -> None:
+    def _function(self, node: FunctionNode, scope: NameScope) -> None:
         if not isinstance(node, ast.Lambda):
             self._bind(scope, Binding(node.name, "definition", node))
         a = node.args
@@ -302,12 +302,12 @@ class Scopes:
             self.parents[id(parameter)] = a
             self._scope_at[id(parameter)] = inner
 
-    def _inner(self, node: ast.AST, scope: Scope, outside: list[ast.AST] | tuple[ast.AST, ...], body: list[Any],
-               arguments: ast.arguments | None = None) -> Scope:  # fmt: skip
+    def _inner(self, node: ast.AST, scope: NameScope, outside: list[ast.AST] | tuple[ast.AST, ...], body: list[Any],
+               arguments: ast.arguments | None = None) -> NameScope:  # fmt: skip
         for part in outside:
             self.parents[id(part)] = node
             self._visit(part, scope)
-        inner = Scope(node, scope)
+        inner = NameScope(node, scope)
         self.all.append(inner)
         if arguments is not None:
             for parameter in walk(arguments):
@@ -318,7 +318,7 @@ class Scopes:
             self._visit(part, inner)
         return inner
 
-    def _targets(self, target: ast.expr, value: ast.expr | None, node: ast.AST, scope: Scope, kind: Kind) -> None:
+    def _targets(self, target: ast.expr, value: ast.expr | None, node: ast.AST, scope: NameScope, kind: Kind) -> None:
         match target:
             case ast.Name():
                 self._bind(scope, Binding(target.id, kind, node, value))

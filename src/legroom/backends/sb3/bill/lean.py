@@ -68,7 +68,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Episodes:
+class EpisodeCount:
     """How many episodes begin while so many rows are written."""
 
     expected: float
@@ -155,7 +155,7 @@ def stored_nbytes(run: Run, evidence: Evidence) -> int:
     return min(counted, run.memory.max_bytes or counted)
 
 
-def count_episodes(run: Run, probe: LeanProbe, rows: int) -> Episodes:
+def count_episodes(run: Run, probe: LeanProbe, rows: int) -> EpisodeCount:
     """Return how many episodes begin within `rows` steps of every environment, by what was declared or seen.
 
     Environments that were started together also end together, so the most is what all do at once.
@@ -166,7 +166,7 @@ def count_episodes(run: Run, probe: LeanProbe, rows: int) -> Episodes:
     varying = probe.episode_std / probe.episode_mean if probe.episodes >= ENOUGH_EPISODES else 1.0
     scatter = 2 * varying * math.sqrt(expected)
     fewest = min(envs * math.floor((rows - 1) * low), max(expected - scatter, 0.0))
-    return Episodes(expected, fewest, max(envs * math.ceil((rows - 1) * high), expected + scatter))
+    return EpisodeCount(expected, fewest, max(envs * math.ceil((rows - 1) * high), expected + scatter))
 
 
 def episode_rates(run: Run, probe: LeanProbe) -> tuple[float, float, float]:
@@ -252,7 +252,7 @@ def _between(low: float, nbytes: float, high: float, bound: int, why: str) -> Es
     return Estimate(int(nbytes), math.ceil(max(high - nbytes, nbytes - low)), why, Known.MEASURED)
 
 
-def _error(growth: ColumnGrowth, slots: int, episodes: Episodes) -> float:
+def _error(growth: ColumnGrowth, slots: int, episodes: EpisodeCount) -> float:
     unsure = max(episodes.high - episodes.expected, episodes.expected - episodes.low)
     step = max(growth.step_error, LEAST_STEP_ERROR * growth.step)
     return step * slots + abs(growth.reset) * unsure + growth.reset_error * episodes.expected

@@ -31,7 +31,7 @@ from legroom.backends.sb3.stored import (
     updates,
 )
 from legroom.errors import Untraceable
-from legroom.hollow.cuda_reduce import Card
+from legroom.hollow.cuda_reduce import GpuShape
 from legroom.machine import probe
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.versions import read_versions
@@ -67,7 +67,7 @@ class Request:
     device: Literal["cpu", "cuda"]
     batches: list[int] = field(default_factory=list)
     values: Values = "refuse"
-    card: Card | None = None
+    card: GpuShape | None = None
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ TOLERATED_DOUBT = 0.02  # of the peak: unmeasured scratch below it is not worth 
 
 
 @dataclass
-class Job:
+class TracingJob:
     """One run on its way: what is asked of the child, what was estimated, what of its update is known already."""
 
     request: Request
@@ -84,7 +84,7 @@ def look(
     return look_closely(jobs, strict=mode == "trace")
 
 
-def look_closely(jobs: Sequence[Job], *, strict: bool) -> list[Look]:
+def look_closely(jobs: Sequence[TracingJob], *, strict: bool) -> list[Look]:
     """Return what tracing and measuring tell about the runs, in order.
 
     Raises:
@@ -130,9 +130,9 @@ def _worth_measuring(run: Run, machine: Machine, device: DeviceName) -> bool:
     return unknown or (footprint.at(Phase.UPDATE) * (1 + UPDATE_MARGIN) >= peak and doubt > TOLERATED_DOUBT * peak)
 
 
-def plan(request: Request, *, measure: bool) -> Job:
+def plan(request: Request, *, measure: bool) -> TracingJob:
     net = estimate_net(request.run, request.device)
-    job = Job(request, net)
+    job = TracingJob(request, net)
     if request.device == "cpu" and measure:
         try:
             parameters = net.weights + net.gradients + net.optimizer
@@ -144,7 +144,7 @@ def plan(request: Request, *, measure: bool) -> Job:
     return job
 
 
-def _answers(jobs: Sequence[Job]) -> list[Answer]:
+def _answers(jobs: Sequence[TracingJob]) -> list[Answer]:
     """Return an answer per job: a kept one, from this process for what only it knows, or from one child for all."""
     answers = {
         number: _trace_here(job.request) if _is_here(job.request.run) else _kept(job) for number, job in enumerate(jobs)
@@ -163,7 +163,7 @@ def _is_here(run: Run) -> bool:
     return "live:" in repr((run.policy, run.algo_class))
 
 
-def _kept(job: Job) -> Answer | None:
+def _kept(job: TracingJob) -> Answer | None:
     """Return what an earlier command found out, where nothing is left to be measured."""
     if job.request.device != "cpu" or (job.request.batches and not job.measured):
         return None
@@ -182,7 +182,7 @@ def _trace_here(request: Request) -> Answer:
     return Answer(net, not_measured=not_measured)
 
 
-def _conclude(job: Job, answer: Answer) -> Look:
+def _conclude(job: TracingJob, answer: Answer) -> Look:
     run, notes, measured, unknown = job.request.run, list(job.notes), job.measured or answer.measured, ""
     if answer.measured:
         remember(run, job.request.batches, answer.measured)

@@ -11,7 +11,7 @@ from legroom.backends.sb3.script_envs import library_class, origins_of
 from legroom.checking.rule_helpers import script_rule
 from legroom.model.rule import Fix, Found
 from legroom.reading.interpreter.known_values import integer_of
-from legroom.reading.interpreter.scopes import Binding, Scope
+from legroom.reading.interpreter.scopes import Binding, NameScope
 from legroom.reading.interpreter.script import Script, argument, dotted, each_function, has_hidden_arguments
 from legroom.reading.source import walk
 
@@ -42,7 +42,7 @@ def callback_not_used(script: Script) -> Iterable[Found]:
     yield from _attributes(script)
 
 
-def _unused(script: Script, scope: Scope) -> Iterator[Binding]:
+def _unused(script: Script, scope: NameScope) -> Iterator[Binding]:
     """Yield callbacks (and lists of them) bound in `scope` to a name that nobody reads."""
     if isinstance(scope.node, ast.ClassDef):
         return
@@ -118,7 +118,7 @@ def _attributes(script: Script) -> Iterator[Found]:
             )  # fmt: skip
 
 
-def _fix(script: Script, scope: Scope, binding: Binding, names: list[str]) -> Fix | None:
+def _fix(script: Script, scope: NameScope, binding: Binding, names: list[str]) -> Fix | None:
     """Return the change that hands the callbacks on, where one learn() call of the same scope shows how."""
     learns = [call for call in learn_calls(script) if script.scopes.scope_of(call) is scope]
     made_at = getattr(binding.node, "lineno", 0)
