@@ -66,7 +66,7 @@ def fit(
     Raises:
         BadInput: the run breaks a rule of its library that no knob mends, the GPU's size is not known, or the run
             cannot be fitted.
-        Unknown: what its networks take is a guess.
+        Unknown: what its networks take is a guess, or its environment was not built.
     """
     refuse_unfittable(run)
     if predictor.device == "cuda" and budget.vram is None:
@@ -76,13 +76,11 @@ def fit(
     search = _Search(budget, predictor, begun=begun)
     look = search.exhaust if search.is_hopeless(mended, allow) else search.cheapest
     fitted, steps = look(mended, allow)
-    needed: dict[str, int] = {}
     if not search.fits(fitted) and not search.hopeless:
         tried, others = search.exhaust(mended, allow)
         if search.fits(tried) or search.over(tried) < search.over(fitted) - WORTH_TURNING:
             fitted, steps = tried, others
-    if not search.fits(fitted):
-        needed = _needs(predictor.footprint(fitted))
+    needed = {} if search.fits(fitted) else _needs(predictor.footprint(fitted))
     if search.fits(fitted):
         unmended, turned = _replayed(run, steps), steps
         steps = search.loosened(mended, turned)
@@ -105,9 +103,11 @@ def fit(
 
 
 def _refuse_guesses(run: Run, budget: Budget, predictor: Predictor) -> None:
-    """Raise Unknown where the run would fit if the guess at its networks were right."""
-    if predictor.unknown and fits(predictor.footprint(run), budget) is None:
-        raise Unknown(run.name, predictor.unknown, path=run.source)
+    """Raise Unknown where the run would fit if the guess at its networks were right, or its environment took none."""
+    footprint = predictor.footprint(run)
+    reasons = predictor.unknown or tuple(filter(None, (footprint.not_built,)))
+    if reasons and fits(footprint, budget) is None:
+        raise Unknown(run.name, reasons, path=run.source)
 
 
 class _Search:
@@ -122,7 +122,7 @@ class _Search:
         self._rough: list[tuple[Run, list[KnobStep]]] | None = None
 
     def fits(self, run: Run) -> bool:
-        return fits(self.predictor.footprint(run), self.budget) is True
+        return fits(replace(self.predictor.footprint(run), not_built=""), self.budget) is True
 
     def over(self, run: Run) -> float:
         """Return by how much the run exceeds the budget: in budgets, all phases together."""

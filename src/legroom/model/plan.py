@@ -11,7 +11,7 @@ from typing import Any, Literal
 from legroom.model.evidence import Evidence, LeanProbe
 from legroom.model.footprint import Footprint, ShownInNotebooks
 from legroom.model.run import Run
-from legroom.model.verdict import Budget, fits_closely
+from legroom.model.verdict import Budget
 from legroom.units import format_size
 
 Price = Literal["free", "slower", "changes-learning"]
@@ -187,7 +187,7 @@ class Prediction:
     @property
     def bad(self) -> bool:
         """Whether the command should end with exit code 1."""
-        unknown = self.footprint.unseen or self.footprint.unknown or fits_closely(self.footprint, self.budget)
+        unknown = self.footprint.unseen or self.footprint.unknown or self.footprint.not_built
         return self.fits is False or bool(unknown)
 
 

@@ -8,7 +8,6 @@ from legroom.units import format_size
 
 BESIDE_ALLOCATOR = ("gpu.context", "gpu.cudnn workspace", "gpu.rnn reserve")  # items outside of PyTorch's allocator
 FAILED_REQUEST = "gpu.failed request"
-UNSEEN_ENV = 0.2  # of the budget: what an environment that was not built may take
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ def fits(footprint: Footprint, budget: Budget) -> bool | None:
     """Return whether the upper end of every band is inside the budget; never of a run that its library refuses.
 
     None when a used place has no budget, or when it would fit by a guess: code that decides was not seen, the networks
-    could not be followed, or it fits closely without an environment that was not built.
+    could not be followed, or the environment was not built, whose memory may be anything.
     """
     if footprint.refused:
         return False
@@ -59,15 +58,8 @@ def host_fits(footprint: Footprint, budget: Budget) -> bool | None:
     if refused_array(footprint, budget):
         return False
     alone = footprint.gpu is None or budget.host_only
-    guessed = footprint.unseen or (footprint.unknown and alone) or fits_closely(footprint, budget)
+    guessed = footprint.unseen or (footprint.unknown and alone) or footprint.not_built
     return _judged(footprint.host.high, budget.ram, budget, guessed=bool(guessed))
-
-
-def fits_closely(footprint: Footprint, budget: Budget) -> bool:
-    """Return whether an environment that was not built decides: without it, less than a fifth of the budget is left."""
-    if not footprint.not_built or budget.ram is None:
-        return False
-    return footprint.host.high > (1 - UNSEEN_ENV) * budget.usable(budget.ram)
 
 
 def gpu_fits(footprint: Footprint, budget: Budget) -> bool | None:

@@ -12,7 +12,7 @@ from legroom.errors import unseen_text
 from legroom.model.footprint import Finding, Footprint
 from legroom.model.plan import LeanOption, Prediction
 from legroom.model.spaces import describe
-from legroom.model.verdict import Budget, allocator_limit, fits_closely, refused_array
+from legroom.model.verdict import Budget, allocator_limit, refused_array
 from legroom.rendering.console import document
 from legroom.rendering.document import Document, Note, Section, Table, section, verdict
 from legroom.rendering.item_text import (
@@ -284,10 +284,9 @@ def verdict_text(p: Prediction, *, ask: str = ASK) -> str:
         return f"unknown whether it fits: {unseen_text(p.footprint.unseen)}"
     if p.footprint.unknown:
         return f"unknown whether it fits: {'; '.join(p.footprint.unknown)}"
-    if fits_closely(p.footprint, p.budget):
-        high, limit = format_size(p.footprint.host.high), format_size(p.budget.usable(p.budget.ram or 0))
-        left = f"up to {high} of {limit} without the environment, which was not built"
-        return f"unknown whether it fits: {left}: {p.footprint.not_built}"
+    if p.footprint.not_built:
+        need = need_text(p.footprint, p.budget) or f"up to {format_size(p.footprint.host.high)} of RAM"
+        return f"unknown whether it fits: {need}, without the environment, which was not built: {p.footprint.not_built}"
     if p.fits is None:
         return f"fits the host; no GPU budget is known ({ask})"
     return f"fits: {need_text(p.footprint, p.budget) or 'no limit is known'}"
