@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from legroom.backends.exports import EXPORTS as BACKENDS_EXPORTS
 from legroom.backends.exports import EXTRA
 from legroom.extras import lazy_exports
-from legroom.model.footprint import ShownInNotebooks, draw_with
+from legroom.model.shown import ShownInNotebooks, draw_with
 
 if TYPE_CHECKING:
     from legroom.api import fits as fits

@@ -83,7 +83,7 @@ def _requirements(extra: str) -> list[str]:
     for line in distribution(NAME).requires or ():
         requirement, _, marker = line.partition(";")
         if re.search(rf"extra == ['\"]{re.escape(extra)}['\"]", marker):
-            inner = re.fullmatch(rf"{NAME}\[([\w,]+)\]", requirement.strip())
+            inner = re.fullmatch(rf"{NAME}\[([\w,-]+)\]", requirement.strip())
             more = [each for name in inner[1].split(",") for each in _requirements(name)] if inner else None
             found += [requirement.strip()] if more is None else more
     return list(dict.fromkeys(found))

@@ -198,7 +198,7 @@ def test_memory_is_coloured_by_how_close_it_is():
 def test_lines_in_a_pipe_cost_no_heavy_import():
     code = (
         "import sys, legroom.rendering.training_display as t, legroom.rendering.outcome_text\n"
-        "t.TrainingDisplay(t.TrainingView('x', 1, host=t.MemoryGauge('host'), gpu=None), sys.stderr).say('hello')\n"
+        "t.TerminalDisplay(t.TrainingView('x', 1, host=t.MemoryGauge('host'), gpu=None), sys.stderr).say('hello')\n"
         "print(sorted({'rich', 'pydantic', 'numpy'} & set(sys.modules)))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,12 +7,13 @@ The peak of a place is the largest phase total; nothing is added that is not on 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from legroom.hollow.journal import Assumed as Assumed
+from legroom.model.shown import ShownInNotebooks
 from legroom.units import format_size
 
 Severity = Literal["error", "warning", "info"]
@@ -33,23 +34,6 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
-
-
-class ShownInNotebooks:
-    """Something that a notebook shows as a drawing."""
-
-    __slots__ = ()
-    _drawn_by: ClassVar[Callable[[ShownInNotebooks], str]]
-
-    def _repr_html_(self) -> str:
-        """Return HTML with its own style, which reaches nothing beside it."""
-        return type(self)._drawn_by(self)
-
-
-def draw_with(drawer: Callable[[ShownInNotebooks], str]) -> Callable[[ShownInNotebooks], str]:
-    """Let `drawer` draw every noun."""
-    ShownInNotebooks._drawn_by = staticmethod(drawer)
-    return drawer
 
 
 class Place(StrEnum):

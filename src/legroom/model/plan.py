@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from legroom.model.evidence import Evidence, LeanProbe
-from legroom.model.footprint import Footprint, ShownInNotebooks
+from legroom.model.footprint import Footprint
 from legroom.model.run import Run
+from legroom.model.shown import ShownInNotebooks
 from legroom.model.verdict import Budget
 from legroom.units import format_size
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED
-from legroom.model.footprint import Assumed, Footprint, Item, ShownInNotebooks
+from legroom.model.footprint import Assumed, Footprint, Item
 from legroom.model.run import Run
+from legroom.model.shown import ShownInNotebooks
 from legroom.model.verdict import Budget
 from legroom.units import format_size, format_span
 

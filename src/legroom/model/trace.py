@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from legroom.model.footprint import ShownInNotebooks
 from legroom.model.plan import Price
+from legroom.model.shown import ShownInNotebooks
 from legroom.units import format_size
 
 LeakVerdict = Literal["leak", "growing", "ok"]

@@ -14,14 +14,13 @@ from legroom.backends.base import algorithm_names, backends
 from legroom.errors import BadInput, NotARun
 from legroom.reading import laid_over
 from legroom.reading.files import all_kinds, source_of
+from legroom.reading.naming import SLIP
 from legroom.reading.reading_budget import bounded_reading
 from legroom.reading.targets import named_drafts
 from legroom.reading.user_files import is_directory
 from legroom.reading.validating import CollectedRun, collected_run
 from legroom.reading.workload_options import split_overrides, with_options
 from legroom.reading.yamls import parse_yaml, run_file_draft
-
-SLIP = 0.8  # how alike a name is, by difflib, that is taken for a slip of the pen
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from legroom.errors import BadInput
 from legroom.model.run import CheckpointSpec, EnvSpec, EvalSpec, MemorySpec, PolicySpec, Run
 from legroom.reading.yamls import Key
 
+SLIP = 0.8  # how alike a name is, by difflib, that is taken for a slip of the pen
+
 
 def _keys(part: Any) -> frozenset[str]:
     return frozenset(field.name for field in fields(part))

@@ -7,6 +7,7 @@ command line. Only the first problem is reported: fixing it often fixes the rest
 from __future__ import annotations
 
 import ast
+import difflib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from legroom.model.spaces import DTYPES, DictSpace, leaves
 from legroom.named_runs import with_own_spaces
 from legroom.reading.hyperchecks import NO_DEFAULT, checked, net_arch_problem, shown
 from legroom.reading.known_spaces import find_spaces
-from legroom.reading.naming import EXTRACTORS, PARTS, did_you_mean, hyperparameter_names, place_of, places
+from legroom.reading.naming import EXTRACTORS, PARTS, SLIP, did_you_mean, hyperparameter_names, place_of, places
 from legroom.reading.user_files import is_file, read_text
 from legroom.reading.yamls import Key, Lines, parse_value
 from legroom.units import LARGEST, parse_size
@@ -464,7 +465,8 @@ class _Check:
         where = _dotted(key[:-1]) or "a run file"
         algo = self.data.get("algo")
         elsewhere = places(self.backend, algo if isinstance(algo, str) else None)
-        hint = did_you_mean(name, [*known, *elsewhere], "'legroom schema'") if known else "remove it"
+        near = difflib.get_close_matches(str(name), elsewhere, cutoff=SLIP)
+        hint = did_you_mean(name, [*known, *near], "'legroom schema'") if known else "remove it"
         if (place := elsewhere.get(str(name))) not in (None, key) and str(name) not in known:
             hint = f"it belongs to {_dotted(place)}"
         self.fail(key, f"unknown key {shown(name)} in {where}", hint)

@@ -66,7 +66,7 @@ def test_a_plugin_of_another_version_is_named_with_both_versions(
 
 def answers(monkeypatch: pytest.MonkeyPatch, *, for_card: dict[str, Any], for_cpu: dict[str, Any]) -> None:
     with_versions(monkeypatch)
-    monkeypatch.setattr(xla_programs, "_asked", lambda program, target: for_card if target else for_cpu)
+    monkeypatch.setattr(xla_programs, "_asked", lambda program, target, flags="": for_card if target else for_cpu)
 
 
 def test_a_function_that_xla_cannot_compile_for_the_card_has_the_cpus_plan_with_a_wide_band(
