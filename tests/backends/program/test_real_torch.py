@@ -304,7 +304,7 @@ if __name__ == "__main__":
 def test_steps_of_slow_simulators_in_workers_are_repeated(tmp_path: Path) -> None:
     """500 steps of 2 s before the first update: a program of the user's that nothing could be said of."""
     (tmp_path / "train.py").write_text(SLOW_SIMULATORS)
-    how = ("--gpu", "RTX 4070", "--ram", "64GiB", "--seconds", "30")
+    how = ("--gpu", "RTX 4070", "--ram", "64GiB", "--seconds", "60")
     _, run, _ = predict(*how, "--", sys.executable, "train.py", cwd=tmp_path)
     assert run["program"]["stopped"] == "repeats" and run["program"]["updates"] >= 4
     (note,) = (note for note in run["notes"] if "environments" in note)
