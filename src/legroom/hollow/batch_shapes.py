@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping
+from itertools import compress
 from typing import Any
 
 from .source_lines import where
@@ -149,9 +150,8 @@ class ListsUnderWay:
 
     def look(self, objects: list[Any]) -> None:
         """Look at those that any of Python's objects goes through now."""
-        for each in objects:
-            if type(each) not in _ITERATORS:
-                continue
+        # in C: there are some hundred thousand of them, and what a look takes decides when the next one comes
+        for each in compress(objects, map(_ITERATORS.__contains__, map(type, objects))):
             items = next((one for one in gc.get_referents(each) if isinstance(one, (list, tuple, dict))), None)
             if items is None or not LEAST_LISTED <= len(items) <= MOST_LISTED:
                 continue
