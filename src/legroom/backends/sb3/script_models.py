@@ -66,6 +66,11 @@ _SET_FREELY = frozenset({
     "ep_success_buffer", "training", "norm_reward", "norm_obs", "render_mode", "metadata", "spec", "reward_range",
     "name", "_last_obs", "_custom_logger", "start_time", "n_epochs",
 })  # fmt: skip
+# What may be called of a model and leaves its settings and buffers as its constructor made them.
+_CALLED_FREELY = frozenset({
+    "learn", "predict", "save", "train", "collect_rollouts", "set_env", "get_env", "set_logger", "set_random_seed",
+    "get_parameters", "set_parameters", "get_vec_normalize_env", "save_replay_buffer",
+})  # fmt: skip
 LARGE_ARRAY = 1 << 26  # elements of an array beside the model, from which memory depends on it
 _BUFFERS = ("replay_buffer", "rollout_buffer")
 # Functions of libraries that run what they are given several times side by side.
@@ -246,8 +251,26 @@ class ScriptModels(Interpreter):
             return self.unknown(node)
         return super().library_call(symbol, args, kwargs, node)
 
+    def attributes_of(self, owner: Any, node: ast.AST) -> Any:
+        if isinstance(owner, Model):  # whoever has them may set any
+            owner.doubt(self.place(node))
+        return super().attributes_of(owner, node)
+
+    def builtin(self, symbol: Symbol, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
+        if symbol in ("copy.deepcopy", "deepcopy"):
+            for model in (one for one in args if isinstance(one, Model)):
+                model.doubt(self.place(node, "copies a model with all that it holds"))
+        return super().builtin(symbol, args, kwargs, node)
+
     def method(self, bound: Bound, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         model = bound.owner
+        root, names = bound.owner, [bound.name]
+        while isinstance(root, Bound):
+            root, names = root.owner, [root.name, *names]
+        if isinstance(root, Model) and (
+            any(name.startswith("_") for name in names) or (len(names) == 1 and bound.name not in _CALLED_FREELY)
+        ):
+            root.doubt(self.place(node))
         if not isinstance(model, Model):
             of = model.maker.rpartition(".")[0] if isinstance(model, NotKnown) else ""
             if bound.name == "learn" and _library_algorithm(of):  # DQN.load(...)
@@ -255,8 +278,6 @@ class ScriptModels(Interpreter):
             return super().method(bound, args, kwargs, node)
         if bound.name == "learn":
             self.count_steps(model, args[0] if args else kwargs.get("total_timesteps"), node)
-        if bound.name == "load_replay_buffer":  # as large as the one that was saved
-            model.doubt(self.place(node))
         if bound.name == "get_env":
             return model.env
         if bound.name == "set_env" and args:
