@@ -244,13 +244,14 @@ class _UnreachedSearch:
 
     def _is_stepped(self, node: ast.expr) -> bool:
         """Return whether an expression is a whole number that may change after many steps that were alike."""
+        if isinstance(node, ast.IfExp):
+            ways = [each for each in (node.body, node.orelse) if self.judge.is_number(each) and not _is_text(each)]
+            differ = len(ways) == 2 and not all(map(_is_real, ways))
+            return (differ and self._may_change(node.test)) or any(map(self._is_stepped, (node.body, node.orelse)))
         if _is_real(node):
             return False
         if isinstance(node, ast.Name | ast.Attribute):
             return name_of(node) in self.stepped
-        if isinstance(node, ast.IfExp):
-            differ = all(self.judge.is_number(each) and not _is_text(each) for each in (node.body, node.orelse))
-            return (differ and self._may_change(node.test)) or any(map(self._is_stepped, (node.body, node.orelse)))
         if isinstance(node, ast.BinOp):
             divided = isinstance(node.op, ast.FloorDiv) and self._is_counted(node)
             return divided or self._is_stepped(node.left) or self._is_stepped(node.right)
