@@ -153,8 +153,7 @@ class _UnreachedSearch:
     def _is_reached(self, file: str, statement: ast.stmt) -> bool:
         blocks = [block for block in _blocks(statement) if block]
         last = min((_first(block[0]) - 1 for block in blocks), default=_last(statement))
-        reached = self.lines.get(file, frozenset())
-        return any(line in reached for line in range(_first(statement), max(last, statement.lineno) + 1))
+        return not self.lines.get(file, set()).isdisjoint(range(_first(statement), max(last, statement.lineno) + 1))
 
     def _look(self, file: str, body: Sequence[ast.stmt]) -> None:
         """Find what was not executed in a block that was, or will be."""
@@ -245,9 +244,11 @@ class _UnreachedSearch:
     def _is_stepped(self, node: ast.expr) -> bool:
         """Return whether an expression is a whole number that may change after many steps that were alike."""
         if isinstance(node, ast.IfExp):
-            ways = [each for each in (node.body, node.orelse) if self.judge.is_number(each) and not _is_text(each)]
-            differ = len(ways) == 2 and not all(map(_is_real, ways))
-            return (differ and self._may_change(node.test)) or any(map(self._is_stepped, (node.body, node.orelse)))
+            ways = (node.body, node.orelse)
+            whole = all(self.judge.is_number(each) and not _is_text(each) for each in ways) and not all(
+                map(_is_real, ways)
+            )
+            return (whole and self._may_change(node.test)) or any(map(self._is_stepped, ways))
         if _is_real(node):
             return False
         if isinstance(node, ast.Name | ast.Attribute):
