@@ -67,7 +67,7 @@ CEILINGS = {
     "backends.sb3": 13_064,
     "hollow": 10_468,
     "reading": 6_938,
-    "backends.program": 5_250,
+    "backends.program": 5_247,
     "rendering": 4_980,
     "backends.brax": 4_347,
     "training": 4_080,

@@ -245,9 +245,7 @@ class _UnreachedSearch:
         """Return whether an expression is a whole number that may change after many steps that were alike."""
         if isinstance(node, ast.IfExp):
             ways = (node.body, node.orelse)
-            whole = all(self.judge.is_number(each) and not _is_text(each) for each in ways) and not all(
-                map(_is_real, ways)
-            )
+            whole = all(map(self.judge.is_number, ways)) and not any(map(_is_real, ways))
             return (whole and self._may_change(node.test)) or any(map(self._is_stepped, ways))
         if _is_real(node):
             return False
@@ -285,10 +283,6 @@ class _UnreachedSearch:
         return any(isinstance(each, ast.Name | ast.Attribute) and name_of(each) in counters for each in ast.walk(node))
 
 
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and not isinstance(node.value, int))
-
-
 def _sizes_of(node: ast.AST) -> Iterator[ast.expr]:
     """Yield what a node takes as sizes: bounds of slices."""
     if isinstance(node, ast.Slice):
@@ -299,6 +293,7 @@ def _is_real(node: ast.expr) -> bool:
     """Return whether a number is no whole one, and so no size."""
     return any(
         (isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div))
+        or isinstance(each, ast.JoinedStr)
         or (isinstance(each, ast.Constant) and isinstance(each.value, float | str))
         for each in ast.walk(node)
     ) and not any(isinstance(each, ast.Call) and name_of(each.func) in ("int", "round") for each in ast.walk(node))
