@@ -34,9 +34,10 @@ def _registered() -> Mapping[str, EntryPoint]:
 
 
 @cache
-def workload_packages() -> frozenset[str]:
-    """Return the top-level packages that registered workloads are in; nothing is imported."""
-    return frozenset(point.module.partition(".")[0] for point in _registered().values())
+def workload_packages(*, own: bool = False) -> frozenset[str]:
+    """Return the top-level packages that registered workloads (`own`: legroom's) are in; nothing is imported."""
+    points = [point for point in _registered().values() if not own or getattr(point.dist, "name", "") == "legroom"]
+    return frozenset(point.module.partition(".")[0] for point in points)
 
 
 @cache

@@ -10,7 +10,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any
 from legroom.environments.env_make import EnvError, build, import_makers, stage
 from legroom.environments.env_steps import mask_function, random_action
 from legroom.environments.gym_spaces import from_gymnasium
-from legroom.environments.look_sources import listen
 from legroom.environments.script_classes import lift
 from legroom.errors import BadInput
 from legroom.machine.child_process import call_after, close_and_leave, queued_s, write_answer
@@ -38,7 +36,6 @@ def main() -> None:
     answer_file = Path(task["answer"])
     os.environ.setdefault(VARIABLE, str(Path(task["folder"], "shared")))  # what it shares goes with this folder
     envs: list[Any] = []
-    heard = listen()
     try:
         answer = describe(task, envs)
     except EnvError as failed:
@@ -54,22 +51,12 @@ def main() -> None:
 
         cancel = call_after(task["timeout_s"], too_long)
         answer["stepped"], answer["time_limit"], answer["step_s"], answer["episode_mean"] = step_envs(envs)
-        classes = {type(each) for env in envs for each in _layers(env)}
-        answer["sources"] = heard.told(str(answer_file.parent), classes)
         write_answer(answer_file, answer)
         if task.get("probe"):
             answer["probe"] = probe_envs(task, envs)
-            answer["sources"] = heard.told(str(answer_file.parent), classes)
             write_answer(answer_file, answer)
         cancel()
     close_and_leave(envs)
-
-
-def _layers(env: Any) -> Iterator[Any]:
-    """Yield an environment and what it wraps."""
-    while env is not None:
-        yield env
-        env = getattr(env, "env", None)
 
 
 def step_envs(
