@@ -34,7 +34,6 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.delenv(shared_folder.VARIABLE, raising=False)
     monkeypatch.setattr(shared, "_folder", None)
     monkeypatch.setattr(shared, "_known", {})
-    monkeypatch.setattr(shared_folder, "MEMORY_FOLDER", folder)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -235,21 +234,6 @@ def test_memory_is_there_once(outside: Path, tmp_path: Path) -> None:
     env.close()
     plain.close()
     assert private[0] - private[1] < 4_000_000  # of 8 MB of numbers in each
-
-
-def test_a_small_temporary_folder_gives_way_to_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: Path
-) -> None:
-    memory = tmp_path / "shm"
-    memory.mkdir()
-    monkeypatch.setattr(shared_folder, "MEMORY_FOLDER", memory)
-    room = {outside: 1 << 40, memory: 1 << 40}
-    monkeypatch.setattr(shared_folder, "_room", room.__getitem__)
-    assert shared_folder._place() == outside
-    room[outside] = 1 << 20
-    assert shared_folder._place() == memory
-    room[memory] = 1 << 10
-    assert shared_folder._place() == outside
 
 
 @pytest.mark.usefixtures("outside")

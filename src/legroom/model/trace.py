@@ -77,7 +77,6 @@ class KeyCost:
         returned: the dtype that the environment really returns, empty where it is the space's.
         aliases: this key alone, as `ObservationCost.aliases_env_memory`.
         changes_after: an observation handed out had changed after so many further steps; None where none was seen to.
-        buffer: the environment's attribute whose memory it shares, such as `self.screen`; empty where none was found.
         constant: all observations seen were the same here.
     """
 
@@ -88,7 +87,6 @@ class KeyCost:
     returned: str = ""
     aliases: bool = False
     changes_after: int | None = None
-    buffer: str = ""
     constant: bool = False
 
 
@@ -98,7 +96,7 @@ class ObservationCost:
 
     Args:
         nbytes: of one, as the environment's space has it.
-        stack: frames in it: those of a wrapper in `nbytes` already, those of the run's `frame_stack` on top.
+        stack: frames that the run stacks.
         stacked_nbytes: what a buffer stores per step.
         rollout_steps: steps of all environments between two updates, where the run says so; 1,000 otherwise.
         rollout_said: whether the run says so.

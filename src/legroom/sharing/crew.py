@@ -35,16 +35,13 @@ class Crew:
         shared: descriptor of the memory they share; its size is set once the spaces are known.
         why_fresh: why they are interpreters of their own, empty where they are forked from a template.
         close_within_s: the time that environments have to close themselves; None: `CLOSE_WITHIN_S`.
-        note: what is told that a worker is not free of torch; None: a warning at the user's line.
     """
 
     close_within_s: float | None = None
-    note: Callable[[str], None] | None = None
 
     def __init__(self, n_envs: int, envs_per_worker: int, start_template: Callable[[], Template] | None = None) -> None:
         """Start them, from a template if there is one to be had."""
         self._owner_pid = os.getpid()
-        self._noted: set[str] = set()
         self._answered: dict[WorkerProcess, Reply | None] = {}  # steps whose answers came in between
         self.closed = False
         in_forks(self, Crew._leave)
@@ -95,7 +92,9 @@ class Crew:
             if spaces != described[0]:
                 raise BadInput(f"env {index} has the spaces {spaces}, env 0 has {described[0]}: they must be equal")
         (answer,) = self.ask({self.workers[0]: pack_request("spaces")})
-        observation, action = answer.value
+        observation, action, has_torch = answer.value
+        if has_torch:
+            _warn_user("a worker of LeanVecEnv is not free of torch, which a module of its environment imports")
         layout = layout_of(observation, action, len(env_fns))
         os.ftruncate(self.shared, layout.nbytes)
         self.ask_all("attach", layout)
@@ -153,11 +152,9 @@ class Crew:
             worker.receive(self.look_around) if worker.awaited else self._answered.pop(worker, None)
             for worker in workers
         ]
-        if any(answers):
-            self._warn([answer for answer in answers if answer])
-            for answer in answers:
-                if answer and answer.failure:
-                    raise_failure(answer.failure)
+        for answer in answers:
+            if answer and answer.failure:
+                raise_failure(answer.failure)
         return answers
 
     def check_open(self) -> None:
@@ -188,12 +185,6 @@ class Crew:
         for worker in self.workers:
             if not worker.is_alive():
                 raise worker.obituary()
-
-    def _warn(self, answers: Sequence[Reply]) -> None:
-        for note in (note for answer in answers for note in answer.notes):
-            if note not in self._noted:
-                self._noted.add(note)
-                (self.note or _warn_user)(f"a worker of LeanVecEnv is not free of torch: {note}")
 
     def close(self) -> None:
         """End all workers, kindly first, surely in the end; never takes much longer than `close_within_s`."""

@@ -54,14 +54,12 @@ class Reply:
     Args:
         value: what was asked for; for steps and resets the infos by environment.
         resets: info of `reset` by environment, where one was reset.
-        notes: remarks for the user, such as who imported torch.
         unlike: by environment, what it returned where shared memory cannot hold it as it was (`hosted`).
     """
 
     value: Any = None
     resets: dict[int, dict[str, Any]] = field(default_factory=dict)
     failure: Failure | None = None
-    notes: tuple[str, ...] = ()
     unlike: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 

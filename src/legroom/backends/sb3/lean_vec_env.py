@@ -65,8 +65,6 @@ class LeanVecEnv(VecEnv):
         >>> envs.close()
     """
 
-    note: Callable[[str], None] | None = None  # as `Crew.note`
-
     def __init__(
         self,
         env_fns: Sequence[Callable[[], gym.Env[Any, Any]]],
@@ -89,7 +87,6 @@ class LeanVecEnv(VecEnv):
         registered = [pickled for spec in gym.registry.values() if (pickled := _pickled_spec(spec))]
         start_template = partial(Template, env_fns, registered, preload) if forked else None
         self._crew = Crew(len(env_fns), envs_per_worker, start_template)
-        self._crew.note = self.note
         self._close = weakref.finalize(self, self._crew.close)
         try:
             observation_space, action_space, layout = self._crew.build(
