@@ -1,4 +1,4 @@
-"""The process that builds an environment for `sb3_env`: reads a task, writes an answer, both JSON.
+"""The process that builds an environment, to look at it or for another task: reads a task, writes an answer, both JSON.
 
 Everything an environment can do wrong becomes one line in the answer. Imports here are what every training process has
 anyway (numpy, gymnasium): they must not be counted as the environment's. Stepping it comes last, after a first answer:
@@ -37,13 +37,13 @@ def main() -> None:
     os.environ.setdefault(VARIABLE, str(Path(task["folder"], "shared")))  # what it shares goes with this folder
     envs: list[Any] = []
     try:
-        answer = describe(task, envs)
+        answer = perform(task, envs) if "perform" in task else describe(task, envs)
     except EnvError as failed:
         answer = {"error": str(failed)}
     except BadInput as refused:
         answer = {"error": f"env {refused.message}", "hint": refused.hint}
     write_answer(answer_file, answer)
-    if envs and "error" not in answer:
+    if envs and "error" not in answer and "perform" not in task:
 
         def too_long() -> None:
             write_answer(answer_file, answer | {"slow": True})
@@ -57,6 +57,20 @@ def main() -> None:
             write_answer(answer_file, answer)
         cancel()
     close_and_leave(envs)
+
+
+def perform(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
+    """Build the environment, unless the function builds its own, and return what the function named in the task does.
+
+    It is called with the environment, what that was built from, a folder for files of its own and its arguments.
+    """
+    env = task["env"]
+    if task["build"]:
+        envs.append(build(env["id"], env["kwargs"], env["wrappers"]))
+    module, _, function = task["perform"].partition(":")
+    found = getattr(import_module(module), function)
+    answer: dict[str, Any] = found(envs[0] if envs else None, env, task["folder"], **task["arguments"])
+    return answer
 
 
 def step_envs(

@@ -1,6 +1,6 @@
 """Profile one environment: the entry for the command, for `legroom.profile` and for tests.
 
-Each part asks a fresh child process of its own (`profile_child`): whether memory grows, what an observation
+Each part asks a fresh child process of its own (`environments.env_child`): whether memory grows, what an observation
 costs (`observe`), what copies of it side by side cost (`measure_parallel`). Somebody else's environment may
 print, crash, hang, leak threads or take gigabytes: a process of its own keeps all that away from the caller and from
 the other parts, and what fails in one is said there.
@@ -24,6 +24,7 @@ from legroom.environments.objects import LIVE, name_object
 from legroom.errors import BadInput, LegroomError, MissingExtra
 from legroom.machine.child_process import ask_child, import_path
 from legroom.machine.probing import probe
+from legroom.machine.versions import is_installed
 from legroom.model.run import EnvSpec, Run
 from legroom.model.trace import Curve, EnvLeak, KeyCost, LeakLine, ObservationCost, ParallelRow, Profile, Scaling
 from legroom.named_runs import find_workload, run_files
@@ -31,7 +32,15 @@ from legroom.reading import read, run_from_dict
 from legroom.reading.user_files import is_file
 from legroom.reading.workload_options import split_overrides, with_options
 
-CHILD = "legroom.watching.profile_child"
+CHILD = "legroom.environments.env_child"
+TASKS = {
+    "leak": "legroom.watching.measuring:measure_leak",
+    "cprofile": "legroom.watching.measuring:write_cprofile",
+    "lines": "legroom.watching.leak_lines:find_lines",
+    "c_lines": "legroom.watching.leak_lines:find_c_lines",
+    "observation": "legroom.watching.observation:observe",
+    "parallel": "legroom.watching.side_by_side:measure_scaling",  # which makes its environments in further processes
+}
 RUN_FILE_SUFFIXES = (".yaml", ".yml")
 FRAMES, SNAPSHOT_INTERVAL = 1_000, 100
 BUILD_TIMEOUT_S, TIME_LIMIT_S = 60.0, 60.0
@@ -207,7 +216,7 @@ def env_task(run: Run) -> dict[str, Any]:
 def ask_profile(
     what: str, env: EnvTask, *, timeout_s: float, variables: Mapping[str, str] | None = None, **arguments: Any
 ) -> dict[str, Any]:
-    """Return the answer of a fresh process to the task `what` (a name in `profile_child.TASKS`).
+    """Return the answer of a fresh process to the task `what` (a name in `TASKS`).
 
     Args:
         env: as `env_task` makes it.
@@ -219,7 +228,9 @@ def ask_profile(
         BadInput: the environment cannot be built, raised, ended its process or took too long.
         MissingExtra: the child lacks a package.
     """
-    task = {"what": what, "env": {**env}, "arguments": arguments}
+    if not is_installed("gymnasium"):
+        raise MissingExtra("profile", "gymnasium", what="legroom profile")
+    task = {"perform": TASKS[what], "build": what != "parallel", "env": {**env}, "arguments": arguments}
     try:
         child = ask_child(
             CHILD, task, kind="profile", timeout_s=timeout_s, path=env["path"], environment=variables
@@ -230,10 +241,11 @@ def ask_profile(
     if answer is None:
         fate = "was not done" if child.timed_out else "ended its process"
         raise BadInput(f"env {env['id']!r} {fate} {child.how}")
-    if "missing" in answer:
-        raise MissingExtra("profile", answer["missing"], what="legroom profile")
     if "error" in answer:
-        raise BadInput(answer["error"], hint=answer.get("hint", ""))
+        text, name = answer["error"], repr(env["id"])
+        raise BadInput(
+            text if name in text or text.startswith("env ") else f"env {name}: {text}", hint=answer.get("hint", "")
+        )
     return answer
 
 
