@@ -42,7 +42,7 @@ def observe(
     Raises:
         EnvError: the environment raised.
     """
-    seen = _Seen(env)
+    seen = _Watched(env)
     stepper = Stepper(seen, seed=seed)
     deadline = time.monotonic() + seconds
     while stepper.steps < steps and time.monotonic() < deadline:
@@ -65,7 +65,7 @@ def observe(
     return asdict(cost)
 
 
-class _Seen:
+class _Watched:
     """The environment, and what was seen of all observations that it has returned."""
 
     def __init__(self, env: Any) -> None:
@@ -112,7 +112,7 @@ class _Seen:
         self.count += 1
 
 
-def _key_cost(seen: _Seen, key: str, space: Any) -> KeyCost:
+def _key_cost(seen: _Watched, key: str, space: Any) -> KeyCost:
     array = seen.last.get(key)
     form: Any = array if space.shape is None or space.dtype is None else space
     shape, dtype = tuple(int(n) for n in getattr(form, "shape", (0,))), np.dtype(getattr(form, "dtype", "uint8"))

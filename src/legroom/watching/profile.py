@@ -24,7 +24,6 @@ from legroom.environments.objects import LIVE, name_object
 from legroom.errors import BadInput, LegroomError, MissingExtra
 from legroom.machine.child_process import ask_child, import_path
 from legroom.machine.probing import probe
-from legroom.machine.versions import is_installed
 from legroom.model.run import EnvSpec, Run
 from legroom.model.trace import Curve, EnvLeak, KeyCost, LeakLine, ObservationCost, ParallelRow, Profile, Scaling
 from legroom.named_runs import find_workload, run_files
@@ -228,8 +227,6 @@ def ask_profile(
         BadInput: the environment cannot be built, raised, ended its process or took too long.
         MissingExtra: the child lacks a package.
     """
-    if not is_installed("gymnasium"):
-        raise MissingExtra("profile", "gymnasium", what="legroom profile")
     task = {"perform": TASKS[what], "build": what != "parallel", "env": {**env}, "arguments": arguments}
     try:
         child = ask_child(
@@ -238,6 +235,8 @@ def ask_profile(
     except (TypeError, ValueError) as wrong:
         raise BadInput(f"the arguments of env {env['id']!r} are not plain data: {wrong}") from wrong
     answer = child.data
+    if answer is None and child.how.endswith("No module named 'gymnasium'"):
+        raise MissingExtra("profile", "gymnasium", what="legroom profile")
     if answer is None:
         fate = "was not done" if child.timed_out else "ended its process"
         raise BadInput(f"env {env['id']!r} {fate} {child.how}")
