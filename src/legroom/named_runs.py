@@ -27,10 +27,7 @@ GROUP = "legroom.workloads"
 
 @cache
 def _registered() -> Mapping[str, EntryPoint]:
-    found: dict[str, EntryPoint] = {}
-    for point in entry_points(GROUP):
-        found.setdefault(point.name, point)
-    return found
+    return {point.name: point for point in reversed(list(entry_points(GROUP)))}
 
 
 @cache
