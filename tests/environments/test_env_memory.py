@@ -145,20 +145,6 @@ def test_without_trust_it_says_what_it_has_not_seen(script: str) -> None:
     assert fits(footprint, Budget(ram=footprint.host.high - 1)) is False
 
 
-def test_light_workers_put_off_what_sb3_would_bring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    text = "import stable_baselines3\nfrom stable_baselines3.common.monitor import Monitor\n" + dedent(SCRIPT)
-    (tmp_path / "rooms.py").write_text(
-        text.partition("if __name__")[0].replace("from stable_baselines3 import PPO", "")
-    )
-    (tmp_path / "run.yaml").touch()
-    env = {"id": "rooms:Room", "kwargs": {"megabytes": 1}, "n_envs": 4, "workers": "light"}
-    run = Run.model_validate({"algo": "PPO", "env": env, "source": str(tmp_path / "run.yaml")})
-    look = env_look.look_at_env(run, EnvTask(), trust=True)
-    assert look.memory is not None
-    assert look.memory.imports + look.memory.mapped < 30_000_000  # torch alone has more than 200 MB
-
-
 @pytest.mark.parametrize(("steps", "said"), [(100_000, 1), (1_000, 0), (15, 0)])
 def test_a_long_rollout_is_compared_with_the_episodes_that_were_seen(
     steps: int, said: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -259,13 +259,6 @@ def test_environments_registered_by_the_program_can_be_made_by_name(opened: Any)
         del gym.registry["legroom-tests/Walk-v0"], gym.registry["legroom-tests/Named-v0"]
 
 
-def test_data_that_environments_of_a_worker_share_is_there_once(opened: Any) -> None:
-    table = np.zeros(1000)
-    env = opened([lambda: Walk(table_address=table.__array_interface__["data"][0])] * 2, envs_per_worker=2)
-    addresses = env.get_attr("table_address")
-    assert addresses[0] == addresses[1] != table.__array_interface__["data"][0]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -103,17 +103,6 @@ raise SystemExit(5)
     assert not folders(outside)
 
 
-@pytest.mark.usefixtures("outside")
-def test_workers_of_this_process_map_what_it_maps(tmp_path: Path) -> None:
-    log = str(tmp_path / "log")
-    here = Sharing(log)
-    env = legroom.LeanVecEnv([lambda: Sharing(log)] * 2)
-    assert env.reset()[0, 0] == here.numbers[-1]
-    assert [answer[2] for answer in env.env_method("using")] == [True, True]
-    env.close()
-    assert len(Path(log).read_text().split()) == 1
-
-
 def test_a_builder_that_is_killed_lets_the_next_one_build(outside: Path, tmp_path: Path) -> None:
     log = str(tmp_path / "log")
     environment = {**os.environ, shared_folder.VARIABLE: str(outside / "legroom-shared-run")}
@@ -165,18 +154,6 @@ def test_a_killed_owner_takes_nothing_from_its_children_and_the_next_run_cleans_
     assert folders(outside) == []
 
 
-def test_a_forked_child_that_ends_leaves_the_owners_folder_alone(outside: Path, tmp_path: Path) -> None:
-    go = tmp_path / "go"
-    owner = script(OWNER.format(log=str(tmp_path / "log"), go=str(go)))
-    said(owner)
-    go.touch()
-    assert wait_until((tmp_path / "go.answer").exists)
-    time.sleep(0.3)
-    assert len(folders(outside)) == 1
-    owner.kill()
-    owner.wait()
-
-
 def test_an_owner_that_ends_first_does_not_stop_the_others(outside: Path, tmp_path: Path) -> None:
     process = script(f"""
 import subprocess
@@ -210,17 +187,6 @@ def test_folders_of_others_and_files_of_others_stay(outside: Path, tmp_path: Pat
         "legroom-shared-file", "legroom-shared-full", "legroom-shared-link",
     ]  # fmt: skip
     assert (outside / "legroom-shared-full" / "notes.txt").exists()
-
-
-def test_a_chosen_folder_is_used_and_kept(outside: Path, tmp_path: Path) -> None:
-    (tmp_path / "chosen").mkdir()
-    environment = {**os.environ, shared_folder.VARIABLE: str(tmp_path / "chosen")}
-    for _ in range(2):
-        process = script(f"print(use({str(tmp_path / 'log')!r}))", env=environment)
-        assert eval(said(process)) == (SUM, str(tmp_path / "chosen"), True)
-        process.wait()
-    assert len((tmp_path / "log").read_text().split()) == 1
-    assert not folders(outside)
 
 
 def test_memory_is_there_once(outside: Path, tmp_path: Path) -> None:

@@ -46,19 +46,6 @@ def test_workers_have_groups_of_their_own_in_the_trainers_session(begun: Any) ->
     env.step(NOTHING)
 
 
-def test_steps_are_those_of_fresh_workers(begun: Any) -> None:
-    seen = []
-    for forked in (False, True):
-        env = begun([Walk] * 4, envs_per_worker=2, forked=forked)
-        env.seed(7)
-        seen.append([env.reset().copy()])
-        for step in range(30):
-            observations, rewards, dones, infos = env.step(np.full(4, step % 4))
-            seen[-1] += [observations.copy(), rewards, dones, [len(info) for info in infos]]
-    for fresh, forked_one in zip(*seen, strict=True):
-        np.testing.assert_array_equal(fresh, forked_one)
-
-
 def test_a_killed_template_takes_its_workers_along(begun: Any) -> None:
     env = begun([Sleepy] * 3)
     env.step_async(np.array([3, 3, 0]))

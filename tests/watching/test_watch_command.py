@@ -43,13 +43,6 @@ def test_output_passes_byte_for_byte(tmp_path: Path) -> None:
     assert ran.stderr.startswith(b"\xff\r\x1b[1m!" * 9)
 
 
-def test_standard_input_is_the_commands(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [*LEGROOM, "watch", "--", "cat"], input=b"hello", capture_output=True, env=ENVIRONMENT, check=True
-    )
-    assert ran.stdout == b"hello"
-
-
 def test_one_log_for_both_streams_keeps_their_order(tmp_path: Path) -> None:
     script = "import os\nfor i in range(200):\n    os.write(1 + i % 2, b'%d\\n' % i)\n"
     together = subprocess.run(

@@ -53,7 +53,7 @@ class EnvLeak:
         lines: the lines that leave memory behind, largest first; only looked for after a verdict other than `ok`.
         kept_in: containers that grow with the steps, the fastest first, by the name under which they are kept; only
             looked for with the lines.
-        found_by: `memray` or `tracemalloc`; empty where no line was looked for.
+        found_by: `tracemalloc`, `malloc` or both; empty where no line was looked for.
         why: the verdict in words, and what kept lines from being found.
         steps_left: after about so many steps this machine has no memory left; None where nothing says so.
     """

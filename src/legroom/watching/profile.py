@@ -212,15 +212,12 @@ def env_task(run: Run) -> dict[str, Any]:
     }
 
 
-def ask_profile(
-    what: str, env: EnvTask, *, timeout_s: float, variables: Mapping[str, str] | None = None, **arguments: Any
-) -> dict[str, Any]:
+def ask_profile(what: str, env: EnvTask, *, timeout_s: float, **arguments: Any) -> dict[str, Any]:
     """Return the answer of a fresh process to the task `what` (a name in `TASKS`).
 
     Args:
         env: as `env_task` makes it.
         timeout_s: for all of it; the child is ended then.
-        variables: of its environment, besides ours.
         arguments: for the task, as plain data.
 
     Raises:
@@ -229,9 +226,7 @@ def ask_profile(
     """
     task = {"perform": TASKS[what], "build": what != "parallel", "env": {**env}, "arguments": arguments}
     try:
-        child = ask_child(
-            CHILD, task, kind="profile", timeout_s=timeout_s, path=env["path"], environment=variables
-        )  # fmt: skip
+        child = ask_child(CHILD, task, kind="profile", timeout_s=timeout_s, path=env["path"])
     except (TypeError, ValueError) as wrong:
         raise BadInput(f"the arguments of env {env['id']!r} are not plain data: {wrong}") from wrong
     answer = child.data
@@ -298,8 +293,7 @@ def as_leak(measured: Mapping[str, Any]) -> EnvLeak:
 def _with_lines(leak: EnvLeak, env: EnvTask, measured: Mapping[str, Any], *, frames: int, seed: int) -> EnvLeak:
     """Return the leak with its lines, largest first, what keeps it, what found them, and why where none was.
 
-    What the tracker does not see of growing C memory (it follows calls that go through a library's import table, not
-    those by address, as of ctypes) is looked for line by line.
+    What the tracker does not see of growing C memory is looked for line by line.
     """
     affordable = int(STEPPING_S * measured["steps_per_s"] / SLOWDOWN)
     wanted = max(TRACKED_STEPS, int(EPISODES * measured["steps"] / max(measured["episodes"], 1)))
@@ -308,15 +302,13 @@ def _with_lines(leak: EnvLeak, env: EnvTask, measured: Mapping[str, Any], *, fra
     growing = measured["malloc_per_step"]
     lines: list[LeakLine] = []
     tools, kept_in, why = [], tuple[str, ...](), ""
-    searches: list[tuple[str, dict[str, str], dict[str, float]]] = [
-        ("lines", {"PYTHONMALLOC": "malloc"}, {}), ("c_lines", {}, {"expected": growing}),
-    ]  # fmt: skip
-    for what, variables, more in searches:
+    searches: list[tuple[str, dict[str, float]]] = [("lines", {}), ("c_lines", {"expected": growing})]
+    for what, more in searches:
         if what == "c_lines" and sum(line.bytes_per_step for line in lines) >= SEEN_SHARE * growing:
             break
         how: dict[str, Any] = {"warm_up": warm_up, "steps": steps, "seed": seed, **more}
         try:
-            answer = ask_profile(what, env, timeout_s=BUILD_TIMEOUT_S + TRACKING_S, variables=variables, **how)
+            answer = ask_profile(what, env, timeout_s=BUILD_TIMEOUT_S + TRACKING_S, **how)
         except LegroomError as failed:
             why = f"the lines could not be found: {failed}"
             continue
