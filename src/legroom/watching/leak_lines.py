@@ -18,13 +18,14 @@ are those that by themselves explain the growth which was measured before.
 
 from __future__ import annotations
 
+import ast
 import gc
 import site
 import sys
 import sysconfig
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -125,10 +126,25 @@ def _name_of(container: Any, others: list[Any]) -> str:
 def _ranked(per_step: dict[CodeLine, float], most: int, least: float) -> list[dict[str, Any]]:
     ranked = sorted(per_step.items(), key=lambda entry: -entry[1])[:most]
     return [
-        {"file": frame.file, "line": frame.line, "function": frame.function, "bytes_per_step": round(each, 2)}
+        {
+            "file": frame.file,
+            "line": frame.line,
+            "function": frame.function or _function_at(frame.file, frame.line),
+            "bytes_per_step": round(each, 2),
+        }
         for frame, each in ranked
         if each >= least
     ]
+
+
+def _function_at(file: str, line: int) -> str:
+    """Return the innermost function that a line stands in: tracemalloc does not tell."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    with suppress(OSError, SyntaxError, ValueError):
+        around = [each for each in ast.walk(ast.parse(Path(file).read_bytes())) if isinstance(each, kinds)]
+        around = [each for each in around if each.lineno <= line <= (each.end_lineno or 0)]
+        return max(around, key=lambda each: each.lineno).name if around else ""
+    return ""
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from legroom.sharing.crew import Crew
 from legroom.sharing.messages import STEP_INTO, Reply, name_envs, pack_request, pickled_by_value
 from legroom.sharing.process import Template, WorkerProcess
 from legroom.sharing.shared import begin_sharing, keep_shared
-from legroom.sharing.slots import TERMINAL, Slots, copied
+from legroom.sharing.slots import TERMINAL, Slots, parts_of
 
 OWN_ENVS = "gymnasium."  # entry points that every worker knows by itself
 
@@ -173,7 +173,7 @@ class LeanVecEnv(VecEnv):
             for index in np.flatnonzero(dones).tolist():
                 given = unlike.get(index, {})
                 infos[index]["terminal_observation"] = (
-                    given["terminal"] if "terminal" in given else copied(self._slots.of_env(TERMINAL, index))
+                    given["terminal"] if "terminal" in given else self._copied(self._slots.of_env(TERMINAL, index))
                 )
             self._slots.give_back_terminal()
         return self._observations(unlike), self._rewards(unlike), dones, infos
@@ -189,7 +189,7 @@ class LeanVecEnv(VecEnv):
         if any("observation" in given for given in unlike.values()):
             return self._stacked(unlike)
         if self._copies:
-            return copied(views)
+            return self._copied(views)
         return dict(views) if isinstance(views, dict) else views
 
     def _stacked(self, unlike: dict[int, dict[str, Any]]) -> VecEnvObs:
@@ -202,9 +202,10 @@ class LeanVecEnv(VecEnv):
         layout = self._slots.layout
         keys = [leaf.key for leaf in layout.leaves]
         parts = {key: np.stack([one if key is None else one[key] for one in each]) for key in keys}
-        if layout.kind == "tuple":
-            return tuple(parts.values())
-        return parts if layout.kind == "dict" else parts[None]  # type: ignore[return-value]
+        return layout.assembled(parts)
+
+    def _copied(self, observation: Any) -> Any:
+        return self._slots.layout.assembled({key: np.array(part) for key, part in parts_of(observation).items()})
 
     def _keep_reset_infos(self, answer: Reply) -> None:
         for index, info in answer.resets.items():
