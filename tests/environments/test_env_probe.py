@@ -44,12 +44,6 @@ def test_a_new_picture_per_episode_costs_itself_per_episode(algo):
     assert (found.probe.episode_mean, found.probe.episode_std) == (100, 0)
 
 
-def test_an_episode_that_does_not_end_in_the_probe_still_has_a_price():
-    found = look("NewPictures", kwargs={"length": 100_000})
-    assert found.probe.episodes == 0
-    assert PICTURE <= found.probe.columns[""].reset <= OVERHEAD * PICTURE
-
-
 def test_noise_costs_itself_at_every_step():
     rollout, replay = growth("Noise", n_envs=2), growth("Noise", algo="DQN", n_envs=2)
     for found in (rollout, replay):
@@ -84,11 +78,6 @@ def test_allowed_actions_only():
     found = look("Picky", algo="MaskablePPO")
     assert not found.not_probed
     assert found.probe.steps > 0
-
-
-def test_observations_too_small_for_it_are_not_stepped_for():
-    found = look("Vectors")
-    assert (found.probe.columns, found.probe.steps, found.not_probed) == ({}, 0, "")
 
 
 def test_what_goes_wrong_in_a_step_is_a_remark():

@@ -200,13 +200,6 @@ def test_one_that_hangs_is_ended_with_all_it_started(folder):
         assert not _alive(pid)
 
 
-def test_one_that_does_not_close_is_not_waited_for(folder):
-    began = time.monotonic()
-    spaces, _ = build_spaces(make_run(folder, "my_envs:Stubborn"))
-    assert spaces.action == DiscreteSpace(5)
-    assert time.monotonic() - began < 30
-
-
 def test_the_parent_imports_neither_gymnasium_nor_torch_for_it(folder):
     code = textwrap.dedent(f"""
         import sys
