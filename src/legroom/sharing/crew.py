@@ -31,6 +31,11 @@ NOT_THE_USER = (*_ROOMS, str(Path(weakref.__file__)), "stable_baselines3", "sb3_
 class Crew:
     """The workers, in the order of their environments.
 
+    Raises, from every method that asks them something:
+        BadInput: they were closed, or belong to another process.
+        WorkerDied: one of the workers is gone.
+        Exception: the first environment's exception, of those that had one.
+
     Attributes:
         shared: descriptor of the memory they share; its size is set once the spaces are known.
         why_fresh: why they are interpreters of their own, empty where they are forked from a template.
@@ -105,22 +110,12 @@ class Crew:
         return self.ask(dict.fromkeys(self.workers, pack_request(name, *arguments)))[0].value
 
     def ask(self, messages: Mapping[WorkerProcess, bytes]) -> list[Reply]:
-        """Send each worker its message and return their answers in that order.
-
-        Raises:
-            WorkerDied: one of the workers is gone.
-            Exception: the first environment's exception, of those that had one.
-        """
+        """Send each worker its message and return their answers in that order."""
         self.send(messages)
         return [answer or Reply() for answer in self.receive(messages)]
 
     def send(self, messages: Mapping[WorkerProcess, bytes]) -> None:
-        """Send each worker its message.
-
-        Raises:
-            BadInput: they were closed.
-            WorkerDied: one of them is gone.
-        """
+        """Send each worker its message."""
         self.check_open()
         for worker, message in messages.items():
             if not worker.is_free:  # it is in a step; its answer is kept for whoever waits for the step
@@ -128,12 +123,7 @@ class Crew:
             worker.send(message)
 
     def settle(self) -> None:
-        """Let the steps that are under way come to their end, and forget them.
-
-        Raises:
-            BadInput: they were closed.
-            WorkerDied: one of the workers is gone.
-        """
+        """Let the steps that are under way come to their end, and forget them."""
         self.check_open()
         for worker in self.workers:
             if not worker.is_free:
@@ -141,12 +131,7 @@ class Crew:
         self._answered.clear()
 
     def receive(self, workers: Iterable[WorkerProcess]) -> list[Reply | None]:
-        """Wait for the replies of these workers; one that has nothing to answer counts as quiet.
-
-        Raises:
-            WorkerDied: one of the workers is gone, one of these or another.
-            Exception: the first environment's exception, of those that had one.
-        """
+        """Wait for the replies of these workers; one that has nothing to answer counts as quiet."""
         self.check_open()
         answers = [
             worker.receive(self.look_around) if worker.awaited else self._answered.pop(worker, None)
@@ -158,11 +143,7 @@ class Crew:
         return answers
 
     def check_open(self) -> None:
-        """Refuse to go on with workers that were closed, or are another process's.
-
-        Raises:
-            BadInput: they are.
-        """
+        """Refuse to go on with workers that were closed, or are another process's."""
         if self.closed and self._owner_pid != os.getpid():
             why = f"the workers of this LeanVecEnv belong to process {self._owner_pid}, the parent of this one"
             raise BadInput(why, hint="make the LeanVecEnv in the process that uses it")

@@ -96,11 +96,7 @@ class WorkerProcess:
         return not (self.awaited or self._unsure)
 
     def send(self, message: bytes) -> None:
-        """Send a message.
-
-        Raises:
-            WorkerDied: nobody is there to read it.
-        """
+        """Send a message."""
         if self._commands < 0:
             raise self.obituary()
         try:
@@ -318,11 +314,7 @@ class ForkedProcess:
         return self._code
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the exit code once it has ended.
-
-        Raises:
-            subprocess.TimeoutExpired: it lives on.
-        """
+        """Return the exit code once it has ended."""
         if self._code is None and not self._end.poll(None if timeout is None else max(timeout, 0.0) * 1000):
             raise subprocess.TimeoutExpired("a worker", timeout or 0.0)
         return self.poll() or 0

@@ -62,11 +62,7 @@ def name_folder() -> Path:
 
 
 def join() -> Folder:
-    """Return this run's folder, which is created where there is none.
-
-    Raises:
-        OSError: there is no place where it could be.
-    """
+    """Return this run's folder, which is created where there is none."""
     path = name_folder()
     descriptor, made = _hold(path)
     if made:
@@ -90,11 +86,7 @@ def _name() -> str:
 
 
 def _hold(path: Path) -> tuple[int, bool]:
-    """Create the folder unless it is there, and lock it; return its descriptor and whether it was made.
-
-    Raises:
-        OSError: it cannot be had, or is somebody else's who guessed its name.
-    """
+    """Create the folder unless it is there, and lock it; return its descriptor and whether it was made."""
     made = False
     for _ in range(ATTEMPTS):
         with suppress(FileExistsError):

@@ -113,11 +113,7 @@ class Layout:
 
 
 def layout_of(observation: spaces.Space[Any], action: spaces.Space[Any], n_envs: int) -> Layout:
-    """Return the layout for environments of these spaces.
-
-    Raises:
-        BadInput: as `leaves_of`.
-    """
+    """Return the layout for environments of these spaces."""
     kinds = {spaces.Dict: "dict", spaces.Tuple: "tuple"}
     kind = next((name for kind, name in kinds.items() if isinstance(observation, kind)), "array")
     return Layout(n_envs, leaves_of(observation), kind, math.prod(action.shape or ()))

@@ -85,11 +85,7 @@ def main() -> None:
 
 
 def _prepare(functions: int) -> EnvFns:
-    """Import and unpickle what the workers need.
-
-    Raises:
-        _NotForkable: a process forked after that would not be what a fresh one is.
-    """
+    """Import and unpickle what the workers need."""
     fds_before, generators_before = _foreign_fds(), _generators()
     try:
         with open(functions, "rb") as file:

@@ -273,11 +273,7 @@ def measure_parallel(task: EnvTask, counts: Sequence[int], *, each: int = 0, see
 def write_cprofile(
     env: str, file: Path, frames: int = FRAMES, *, seed: int = SEED, overrides: Sequence[tuple[str, str]] = ()
 ) -> None:
-    """Step the environment under Python's own profiler, in a pass of its own, and write what `pstats` reads.
-
-    Raises:
-        BadInput: as `profile`.
-    """
+    """Step the environment under Python's own profiler, in a pass of its own, and write what `pstats` reads."""
     timeout_s = min(BUILD_TIMEOUT_S + SLOWEST_STEP_S * frames, LONGEST_S)
     task = env_task(find_run(env, overrides))
     ask_profile("cprofile", task, timeout_s=timeout_s, file=str(file.absolute()), steps=frames, seed=seed)
