@@ -172,9 +172,9 @@ class LeanVecEnv(VecEnv):
         if dones.any():
             for index in np.flatnonzero(dones).tolist():
                 given = unlike.get(index, {})
-                infos[index]["terminal_observation"] = (
-                    given["terminal"] if "terminal" in given else self._copied(self._slots.of_env(TERMINAL, index))
-                )
+                own = "terminal" in given
+                last = given["terminal"] if own else self._copied(self._slots.of_env(TERMINAL, index))
+                infos[index]["terminal_observation"] = last
             self._slots.give_back_terminal()
         return self._observations(unlike), self._rewards(unlike), dones, infos
 
@@ -199,10 +199,9 @@ class LeanVecEnv(VecEnv):
             else self._slots.of_env(self._slot, index)
             for index in range(self.num_envs)
         ]  # fmt: skip
-        layout = self._slots.layout
-        keys = [leaf.key for leaf in layout.leaves]
+        keys = [leaf.key for leaf in self._slots.layout.leaves]
         parts = {key: np.stack([one if key is None else one[key] for one in each]) for key in keys}
-        return layout.assembled(parts)
+        return self._slots.layout.assembled(parts)
 
     def _copied(self, observation: Any) -> Any:
         return self._slots.layout.assembled({key: np.array(part) for key, part in parts_of(observation).items()})
