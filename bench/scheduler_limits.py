@@ -39,7 +39,7 @@ SYSTEMS = ("slurm", "kubernetes", "docker", "condor")
 LEGROOM = [sys.executable, "-m", "legroom"]
 ROOT = Path(__file__).parent.parent
 # Past runs of this machine say nothing here: others train on it meanwhile and share its libraries.
-ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "LEGROOM_HISTORY": "off"}
+ENVIRON = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 
 
 def random_run(number: int, seed: int) -> Run:

@@ -80,34 +80,17 @@ class NetTrace:
 
 
 @dataclass(frozen=True)
-class Scratch:
-    """Host memory a CPU update needs beyond its tensors (oneDNN workspaces, malloc's own), extrapolated to the run.
-
-    Args:
-        retained: how much malloc still holds between updates, besides weights, gradients and optimizer state.
-    """
-
-    nbytes: int
-    error: int
-    why: str
-    retained: int = 0
-
-
-@dataclass(frozen=True)
 class Look:
     """What is known of a run's networks and updates, and what there is to say about how.
 
     Args:
         net: None where the backend knows its networks otherwise, or not at all.
         unknown: why `net` is a guess, with the way to know; empty where it is not.
-        unmeasured: an update was to be measured, since it may decide, and could not be.
     """
 
     net: NetTrace | None = None
-    scratch: Scratch | None = None
     notes: tuple[str, ...] = ()
     unknown: str = ""
-    unmeasured: bool = False
 
 
 @dataclass(frozen=True)
@@ -236,15 +219,11 @@ class Evidence:
     device: DeviceName
     base: Any
     net: NetTrace | None = None
-    scratch: Scratch | None = None
     env_nbytes: int | None = None  # one environment instance, where it was built and measured
     env: EnvMemory | None = None  # the same in its parts
     env_not_built: str = ""  # why there is no such figure, though the environment was to be built
-    unmeasured: bool = False  # an update may decide, and could not be measured
     lean: LeanProbe | None = None  # bytes and speed of lean storage, where the environment was probed
     library_versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what the user should know about how this was gathered
     unseen: tuple[str, ...] = ()  # code of the run's own that decides and that was not imported without --trust
     unknown: tuple[str, ...] = ()  # why the networks' memory is a guess, with the way to know
-    way: str = ""  # how this was gathered, for `machine.history`
-    band_scale: float = 1.0  # what past runs on this machine stretch the host's band by

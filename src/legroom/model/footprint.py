@@ -132,7 +132,6 @@ class Footprint(ShownInNotebooks):
         unknown: why the memory of the networks and updates is a guess, each with the way to know.
         assumed: answers that were given to code that asked for values while it was traced.
         not_built: why the environment could not be built to be measured; its own memory is not in the figures then.
-        way: how it was predicted; `band_scale` is what past runs of that way stretch the host's band by.
     """
 
     name: str
@@ -145,8 +144,6 @@ class Footprint(ShownInNotebooks):
     unknown: tuple[str, ...] = ()
     assumed: tuple[Assumed, ...] = ()
     not_built: str = ""
-    way: str = ""
-    band_scale: float = 1.0
 
     def __repr__(self) -> str:
         gpu = "" if self.gpu is None else f", GPU {format_size(self.gpu.nbytes)}"
@@ -195,8 +192,6 @@ class Footprint(ShownInNotebooks):
         nbytes = sum(item.total for item in live)
         # Workers are alike, so an error repeats `count` times; different items err independently.
         error = math.isqrt(sum((item.count * item.error) ** 2 for item in live))
-        if Place.HOST in places:
-            error = int(self.band_scale * error)
         return Peak(nbytes, max(0, nbytes - error), nbytes + error, phase)
 
     def _peak(self, places: tuple[Place, ...]) -> Peak:
