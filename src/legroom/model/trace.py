@@ -50,7 +50,7 @@ class EnvLeak:
     # containers that grow with the steps, the fastest first, by the name under which they are kept; only looked for
     # with the lines
     kept_in: tuple[str, ...] = ()
-    found_by: str = ""  # `memray` or `tracemalloc`; empty where no line was looked for
+    found_by: str = ""  # `tracemalloc`, `malloc` or both; empty where no line was looked for
     why: str = ""  # the verdict in words, and what kept lines from being found
     # after about so many steps this machine has no memory left; None where nothing says so
     steps_left: int | None = None
@@ -68,8 +68,6 @@ class KeyCost:
     aliases: bool = False  # this key alone, as `ObservationCost.aliases_env_memory`
     # an observation handed out had changed after so many further steps; None where none was seen to
     changes_after: int | None = None
-    # the environment's attribute whose memory it shares, such as `self.screen`; empty where none was found
-    buffer: str = ""
     constant: bool = False  # all observations seen were the same here
 
 
@@ -79,7 +77,7 @@ class ObservationCost:
 
     nbytes: int  # of one, as the environment's space has it
     keys: tuple[KeyCost, ...]
-    stack: int  # frames in it: those of a wrapper in `nbytes` already, those of the run's `frame_stack` on top
+    stack: int  # frames that the run stacks
     stacked_nbytes: int  # what a buffer stores per step
     rollout_steps: int  # steps of all environments between two updates, where the run says so; 1,000 otherwise
     rollout_said: bool  # whether the run says so
