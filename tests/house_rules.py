@@ -67,7 +67,7 @@ CEILINGS = {
     "backends.sb3": 12_412,
     "hollow": 10_468,
     "reading": 6_938,
-    "backends.program": 5_247,
+    "backends.program": 5_244,
     "rendering": 4_389,
     "backends.brax": 4_347,
     "training": 4_064,
