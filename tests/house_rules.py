@@ -67,7 +67,7 @@ CEILINGS = {
     "backends.sb3": 13_055,
     "hollow": 10_468,
     "reading": 6_936,
-    "backends.program": 5_247,
+    "backends.program": 5_244,
     "backends.brax": 4_347,
     "rendering": 4_317,
     "training": 4_080,
