@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.backends.base import find_algorithm
+from legroom.backends.sb3.script_memory import LARGE, kept_beside, loads_data
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS, algorithm_named
 from legroom.model.draft import Draft, NotFollowed, get
 from legroom.model.spaces import KnownSpaces
@@ -202,12 +203,19 @@ class ScriptModels(Interpreter):
     def foreign(self, maker: str, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> NotKnown:
         before = len(self.models)
         found = super().foreign(maker, args, kwargs, node)
-        if maker.startswith(("numpy.", "torch.")) and _elements(args, kwargs) >= LARGE_ARRAY:
+        beside = maker.startswith(("numpy.", "torch.")) and _elements(args, kwargs) >= LARGE_ARRAY
+        if beside or (loads_data(maker) and not self._is_small_file(args)):
             self.lose(node, "takes memory beside what is trained")
         if maker.rpartition(".")[2] in _SIDE_BY_SIDE or last_name(node.func) in _SIDE_BY_SIDE or "n_jobs" in kwargs:
             for model in self.models[before:]:  # nobody knows how many at a time
                 model.doubt(self.place(node))
         return found
+
+    def _is_small_file(self, args: list[Any]) -> bool:
+        try:
+            return bool(args) and Path(self.path).with_name(str(args[0])).stat().st_size < LARGE // 16  # as objects
+        except (OSError, ValueError):
+            return False
 
     def rewrite(self, inside: list[Any] | dict[Any, Any], changed: Any) -> None:
         super().rewrite(inside, changed)
@@ -321,6 +329,9 @@ class ScriptModels(Interpreter):
                 continue  # as if it were not given
             if name == "device" and value not in DEVICES:
                 continue  # mps, xpu: memory of the host is the same
+            own = not isinstance(value, Symbol | None) or not (value or _PACKAGES[0]).startswith(_PACKAGES)
+            if own and name in ("replay_buffer_class", "rollout_buffer_class"):
+                model.doubt(self.place(node, "stores in a class that is not the library's"))
             if name not in DROPPED:
                 place(draft, PLACES.get(name, ("hyperparams", name)), value, where.get(name, node.lineno))
         return model
@@ -337,6 +348,8 @@ class ScriptModels(Interpreter):
             raise TooCostly(f"more than {MOST_STATEMENTS:,} statements", self.path)
         found: dict[str, Draft] = {}
         self.doubt_what_is_set()
+        if self.models and (beside := kept_beside(self.trees)) is not None:
+            self.lose(beside, "takes memory beside what is trained")
         for model, other in self.together:
             if model.learned and other.learned and other.made:  # memory is that of both
                 model.doubt(second := self.place(other.made, "makes a second model while the first is kept"))
@@ -521,6 +534,7 @@ def _describe_env(draft: Draft, env: Env, line: int) -> None:
     if env.doubted:
         draft.doubted.add(("env", "n_envs"))
     if env.observation is not None and env.action is not None:
-        known = wrapped(KnownSpaces(env.observation, env.action), env.wrappers)
+        own = {cls.node.name for cls in env.classes}  # they gave the spaces
+        known = wrapped(KnownSpaces(env.observation, env.action), [each for each in env.wrappers if each not in own])
         if known is not None:
             draft.put(("env", "spaces"), {"observation": known.observation, "action": known.action}, line)

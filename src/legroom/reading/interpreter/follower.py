@@ -981,7 +981,7 @@ def _wrapped_by_script(env: Env, cls: Class, observation: Any, action: Any) -> E
     bases = " ".join(str(base) for base in cls.bases)
     methods = {n.name for n in cls.node.body if isinstance(n, ast.FunctionDef)}
     may_change = "ObservationWrapper" in bases or "observation" in methods
-    mark = (cls.node.name,) if may_change and not observation else ()
+    mark = (cls.node.name,) if may_change or observation else ()  # what trains is not what the inner one shows
     return replace(
         env,
         classes=(*env.classes, cls),
