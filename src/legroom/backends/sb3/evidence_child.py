@@ -36,13 +36,13 @@ from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from legroom.backends.base import algorithm_of
-from legroom.backends.sb3.applied_knobs import with_knobs
+from legroom.backends.sb3.applied_knobs import turn_knobs
 from legroom.backends.sb3.bill.scratch import Answer, Measured, Request
 from legroom.backends.sb3.building import HOST_ONLY, class_of_run, find_class, importable, policy_arguments, wrapped
 from legroom.backends.sb3.light_imports import COMPILER, import_lightly, is_imported
-from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.backends.sb3.stored import batch_samples, one_env, pass_samples
 from legroom.backends.sb3.trace import trace_run
+from legroom.backends.sb3.updates import in_pieces
 from legroom.environments.gym_spaces import to_gymnasium
 from legroom.errors import Untraceable
 from legroom.machine.child_process import queued_s
@@ -183,11 +183,9 @@ def warm_rounds(model: Any) -> int:
 def build(run: Run, batch: int) -> Any:
     """Return the run's model with a buffer of just enough rows; `batch` samples go through the networks at once."""
     algorithm = algorithm_of(run)
-    algorithm_class = class_of_run(run)
+    piece = None
     if pass_samples(run) < batch_samples(run):  # two micro-batches: from the second on, gradients are added up
-        algorithm_class = with_micro_batch(algorithm_class, batch)
-        batch *= 2
-    algorithm_class = with_knobs(algorithm_class, run)
+        piece, batch = batch, 2 * batch
     observation, action = (to_gymnasium(space) for space in spaces_of(run))
     env = StillEnv(observation, action)
     if algorithm.masked:
@@ -208,9 +206,13 @@ def build(run: Run, batch: int) -> Any:
     orthogonal = torch.nn.init.orthogonal_
     try:  # half a minute for layers of 4096, and the memory of an update does not depend on the weights
         torch.nn.init.orthogonal_ = lambda tensor, *_, **__: tensor
-        return algorithm_class(policy, vec_env, device="cpu", policy_kwargs=policy_arguments(run), **arguments)
+        model = class_of_run(run)(policy, vec_env, device="cpu", policy_kwargs=policy_arguments(run), **arguments)
     finally:
         torch.nn.init.orthogonal_ = orthogonal
+    if piece is not None:
+        in_pieces(model, piece, redoes=False)
+    turn_knobs(model, run.memory, run.source)
+    return model
 
 
 def _without_log(model: Any) -> Any:
