@@ -87,7 +87,7 @@ def measure_tiny(run: Run, footprint: Footprint) -> tuple[int, str]:
     with tempfile.TemporaryDirectory(prefix="legroom-mine-") as folder:
         out = Path(folder, "out")
         began = time.monotonic()
-        outcome, record = train(Training(run, run, out, "cpu", Predicted.of(footprint)), Lines())
+        outcome, record = train(Training(run, str(out), asked=run, predicted=Predicted.of(footprint)), Lines())
         seconds = time.monotonic() - began
         if outcome.status != "finished":
             raise SystemExit(f"the training failed: {outcome.error}\n{record.end.get('traceback', '')}")

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -88,7 +87,7 @@ def test_a_kill_that_another_process_may_have_caused_does_not_end_a_training_wit
     failure = failure_of(record, 20 << 30)
     assert failure.place == "host" and failure.by_others == goes_on
     run = Run.model_validate({"algo": "PPO", "env": {"id": "CartPole-v1"}})
-    starts = Starts(Training(run, run, Path("unused")), None)
+    starts = Starts(Training(run, "unused", asked=run), None)
     starts.record = record
     starts.ended()
     assert starts.goes_on(failure, None) == goes_on

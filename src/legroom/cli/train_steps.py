@@ -34,6 +34,7 @@ from legroom.rendering.console import complain, say, status
 from legroom.rendering.outcome_text import TrainingReport, outcome_document
 from legroom.rendering.printable import printable
 from legroom.rendering.training_display import MemoryGauge, TerminalDisplay, TrainingView, can_be_live
+from legroom.training import PICTURES_EVERY
 from legroom.training.prepare import knob_after_failure, prepare, words
 from legroom.training.progress_log import read_progress
 from legroom.training.request import Training
@@ -80,9 +81,10 @@ def _training(asked: TrainCommand) -> tuple[Training, list[str]]:
     if asked.fit and find_workload(asked.target) is not None and not Path(asked.target).exists():
         sizes = in_order(asked.target, read_all(asked.target, overrides=overrides, like=asked.like))
     training = Training(
-        run, run, asked.out, sizes=[_with_options(one, asked) for one in sizes], resume=asked.resume, plain=asked.plain,
-        fit=asked.fit, pictures=asked.visualization, checkpoint_every=asked.checkpoint_every, retries=asked.retries,
-        allow_changes=asked.allow_changes, cluster=asked.cluster,
+        run, str(asked.out or ""), asked=run, sizes=[_with_options(one, asked) for one in sizes], resume=asked.resume,
+        plain=asked.plain, fit=asked.fit, pictures_every=PICTURES_EVERY if asked.visualization else None,
+        checkpoint_every=asked.checkpoint_every, retries=asked.retries, allow_changes=asked.allow_changes,
+        cluster=asked.cluster,
     )  # fmt: skip
     return training.checked(), notes
 

@@ -38,31 +38,29 @@ class TrainTask:
 
     Args:
         run: what to train, with the knobs already turned and its seed chosen.
+        out: the folder to train in.
         total_timesteps: where it ends, counted from the very beginning.
         resume: go on from the last good checkpoint of `out`.
-        checkpoint_every: environment steps; None: after every iteration, thinned by time.
-        keep, keep_best: how many checkpoints stay: the last ones, and the best by evaluation.
+        checkpoint_every: environment steps; None: as the run says, or after every iteration, thinned by time.
         pictures_every: iterations between two pictures of the workload; None: no pictures.
         events_fd: the descriptor the child writes its events to.
         calls_fd: memory in which the child notes calls of environments (`training.events`); -1: nobody looks.
-        cluster: local, auto, or the address of a cluster, for backends that train on one.
+        cluster: local, auto, or the address of a cluster, for backends that train on one; None: nothing was said.
     """
 
     run: Run
     out: str
-    device: str
-    total_timesteps: int
-    events_fd: int
+    device: str = "cpu"
+    total_timesteps: int = 0
+    events_fd: int = -1
     resume: bool = False
     checkpoint_every: int | None = None
-    keep: int = 3
-    keep_best: int = 0
     pictures_every: int | None = None
-    cluster: str = "local"
+    cluster: str | None = None
     calls_fd: int = -1
 
     def write(self, path: Path) -> None:
-        data = {name: getattr(self, name) for name in self.__dataclass_fields__} | {"run": self.run.model_dump()}
+        data = {name: getattr(self, name) for name in TrainTask.__dataclass_fields__} | {"run": self.run.model_dump()}
         path.write_text(json.dumps(data))
 
     @classmethod

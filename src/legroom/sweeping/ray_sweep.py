@@ -295,7 +295,8 @@ def run_trial(sweep: SweepFolder, trial: Trial, *, requested: int, runs: int) ->
         return {"status": "waiting", "peak": Live.read(folder).peak, "exceeded": False, "reason": ""}
     kept = folder.run()
     run = kept.replace(total_timesteps=trial.run.total_timesteps) if kept is not None else trial.run
-    training = Training(trial.asked, run, folder.path, trial.device, trial.predicted, resume=kept is not None)
+    out, resume = str(folder.path), kept is not None
+    training = Training(run, out, trial.device, asked=trial.asked, predicted=trial.predicted, resume=resume)
     try:
         # Ray starts its processes with SIGINT blocked, which a child inherits: it would never hear that it shall stop.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

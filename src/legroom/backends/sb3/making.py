@@ -167,10 +167,7 @@ def watch_calls(env: VecEnv, calls: EnvCalls) -> dict[int, str]:
 def _noted(method: Callable[..., Any], kind: Call, calls: EnvCalls) -> Callable[..., Any]:
     @wraps(method)
     def noted(*args: Any, **kwargs: Any) -> Any:
-        began = calls.begin(kind)
-        try:
+        with calls.calling(kind):
             return method(*args, **kwargs)
-        finally:
-            calls.end(kind, began)
 
     return noted
