@@ -28,6 +28,7 @@ from legroom.training.run_folder import Predicted, RunFolder
 Name = tuple[str, ...]
 Differences = dict[Name, tuple[Any, Any]]
 ABSENT = object()
+PICTURES_EVERY = 10  # iterations
 # Taken from what is asked for now, or only words.
 FREE = ("total_timesteps", "checkpoint", "seed", "name", "description", "recommended_for", "source", "legroom")
 SAME_LEARNING: tuple[Name, ...] = (

@@ -77,9 +77,7 @@ class RllibLearner(Learner):
         for line in self._plan.said:
             self._loop.say(line)
         if self._run.env.timeout is not None:
-            self._loop.say(
-                f"env.timeout is not watched: {STALLED_S:.0f} s without a step restart from the last checkpoint"
-            )
+            self._loop.say(f"env.timeout is not watched: after {STALLED_S:.0f} s without a step, it restarts")
         stack, store = self._stack, self._run.memory.object_store_bytes
         clear_left_over(out := Path(self._task.out))  # of a child of this training that was killed
         stack.callback(shutil.rmtree, folder := new_temporary(out), ignore_errors=True)
