@@ -128,6 +128,7 @@ print(json.dumps(report))
 """
 
 
+@pytest.mark.slow
 def test_peak_memory_is_the_micro_batch():
     """192 observations of 1 MiB: a batch or a flattened copy would be 192 MiB."""
     done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, timeout=60, check=True)

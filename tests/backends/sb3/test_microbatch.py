@@ -68,24 +68,13 @@ def figures(model):
     return {name: value for name, value in model.logger.name_to_value.items() if name.startswith("train/")}
 
 
-@pytest.mark.parametrize(
-    ("micro_batch", "buffer"), [(1, "plain"), (3, "lean"), (8, "plain"), (8, "lean"), (19, "plain")]
-)
+@pytest.mark.parametrize(("micro_batch", "buffer"), [(3, "lean"), (8, "plain"), (19, "plain")])
 def test_ppo_learns_what_sb3_learns(micro_batch, buffer):
     kwargs = PPO_KW | ({} if buffer == "plain" else {"rollout_buffer_class": legroom.LeanRolloutBuffer})
     sb3, ours = pair(PPO, micro_batch, envs, 32, **kwargs)
     assert 0 < difference(sb3, ours) <= LIMIT
     assert figures(ours) == pytest.approx(figures(sb3), rel=1e-4, abs=1e-6)
     assert list(figures(ours)) == list(figures(sb3))
-
-
-@pytest.mark.parametrize("observation", [IMAGE, MIXED], ids=["cnn", "dict"])
-@pytest.mark.parametrize("buffer", [{}, {"rollout_buffer_class": legroom.LeanRolloutBuffer}], ids=["plain", "lean"])
-def test_ppo_on_images_and_dicts(observation, buffer):
-    # In double precision and to its last digits: in single, whether a unit of the CNN ends on the other side of zero is
-    # a matter of chance and of the processor.
-    sb3, ours = pair(PPO, 3, lambda: envs(observation), 32, double=True, **PPO_KW, **buffer)
-    assert 0 < difference(sb3, ours) <= 1e-13
 
 
 @pytest.mark.parametrize(
