@@ -20,7 +20,6 @@ from legroom.environments.script_classes import named_by_file
 from legroom.errors import BadInput, MissingExtra, Unseen, unseen_text
 from legroom.machine import probe
 from legroom.machine.child_process import run_file
-from legroom.machine.history import band_scale
 from legroom.machine.versions import is_installed
 from legroom.model.evidence import DeviceName as DeviceName
 from legroom.model.evidence import EnvLook, EnvTask, Evidence, Look
@@ -112,21 +111,11 @@ def gather_all(
     devices = [device or choose_device(run, machine) for run in runs]
     modes: list[Mode] = ["arithmetic" if _unseen(run, own) else mode for run, own in zip(runs, seen, strict=True)]
     looks = _looks([run for run, _ in built], devices, machine, modes, values, progress)
-    return [
-        (
-            run,
-            _evidence(
-                run,
-                replace(look, notes=(*look.notes, *_corrected(spaces, run.env.spaces))),
-                env,
-                where,
-                machine,
-                own,
-                measure=mode != "arithmetic",
-            ),
-        )
-        for (run, env), where, look, own, spaces in zip(built, devices, looks, seen, declared, strict=True)
-    ]
+    gathered = []
+    for (run, env), where, look, own, spaces in zip(built, devices, looks, seen, declared, strict=True):
+        look = replace(look, notes=(*look.notes, *_corrected(spaces, run.env.spaces)))
+        gathered.append((run, _evidence(run, look, env, where, machine, own, measure=mode != "arithmetic")))
+    return gathered
 
 
 def _evidence(
@@ -143,14 +132,11 @@ def _evidence(
     if device == "cuda" and not machine.gpus:
         notes.append("no GPU here: host memory of the CUDA driver itself is not included")
     notes += _episodes(run, env)
-    way = f"{run.backend}, {look.net.known if look.net is not None else 'measured'}"
     return Evidence(
         machine=machine,
         device=device,
         base=backend_of(run).predictor.base_figures(run, device, measure=measure),
         net=look.net,
-        scratch=look.scratch,
-        unmeasured=look.unmeasured,
         env_nbytes=env.nbytes if env else None,
         env=env.memory if env else None,
         env_not_built=env.not_built if env else "",
@@ -159,8 +145,6 @@ def _evidence(
         notes=tuple(notes),
         unseen=unseen,
         unknown=(look.unknown,) if look.unknown and not own.policy else (),
-        way=way,
-        band_scale=band_scale(way),
     )
 
 
@@ -192,8 +176,6 @@ def add_up(run: Run, evidence: Evidence) -> Footprint:
         unknown=evidence.unknown,
         assumed=evidence.net.assumed if evidence.net else (),
         not_built=evidence.env_not_built,
-        way=evidence.way,
-        band_scale=evidence.band_scale,
     )
     largest = max(footprint.items, key=lambda item: item.total)
     if largest.total > LARGEST:
@@ -243,7 +225,7 @@ def _with_spaces(
     if task is None:
         return run, None
     if mode == "arithmetic":
-        return _as_known(run, task) if build_env else (run, None)
+        return _as_known(run, task, trust) if build_env else (run, None)
     if run.env.id is None:
         return run, None  # facts.spaces_of says what to do when there are no spaces
     if declared is not None:
@@ -285,7 +267,7 @@ def _with_limit(run: Run, env: EnvLook | None) -> Run:
     return run.replace(env=run.env.model_copy(update={"episode_steps": limit}))
 
 
-def _as_known(run: Run, task: EnvTask) -> tuple[Run, EnvLook | None]:
+def _as_known(run: Run, task: EnvTask, trust: bool) -> tuple[Run, EnvLook | None]:
     """Return the run and what is known of its environment without building it: measured before, or of its kind."""
     spaces = run.env.spaces
     if run.env.id is None or backend_of(run).spreads:
@@ -296,7 +278,9 @@ def _as_known(run: Run, task: EnvTask) -> tuple[Run, EnvLook | None]:
     if kept is not None:
         run = _with_seen(run, kept)
     elif spaces is not None:
-        kept = EnvLook(spaces, memory=typical_memory(run, own=bool(own_code(run).env)))
+        code = own_code(run).env
+        why = "" if not code else "mode arithmetic builds none" if trust else unseen_text(code)
+        kept = EnvLook(spaces, memory=typical_memory(run, own=bool(code)), not_built=why)
     return run, kept
 
 
