@@ -72,10 +72,20 @@ EXACT: dict[str, tuple[str, list[int]]] = {
     "a name after a loop of training": (f"N = {BIG}\nm = {MAKE}\nfor i in range(100):\n    m.learn(1000, reset_num_timesteps=False)\n    m.save(f'{{i}}')", [BIG]),
     "playing after training": (f"import gymnasium as gym\nN = {BIG}\nm = {MAKE}\nenv = gym.make('CartPole-v1')\nobs, _ = env.reset()\nwhile True:\n    a, _ = m.predict(obs)\n    obs, r, done, cut, _ = env.step(a)\n    if done or cut:\n        break", [BIG]),
     "harmless attributes of a model": (f"N = {BIG}\nm = {MAKE}\nm.verbose = 1\nm.learning_rate = 1e-4", [BIG]),
+    "rewards that a loop keeps": (f"import gymnasium as gym\nN = {BIG}\nm = {MAKE}\nenv = gym.make('CartPole-v1')\nobs, _ = env.reset()\nkept = []\nwhile True:\n    a, _ = m.predict(obs)\n    obs, r, done, cut, _ = env.step(a)\n    kept.append(float(r))\n    if done or cut:\n        break", [BIG]),
+    "pictures of a short loop": (f"N = {BIG}\nm = {MAKE}\nframes = []\nfor _ in range(200):\n    frames.append(m.env.render())", [BIG]),
+    "a callback that keeps numbers": (f"from stable_baselines3.common.callbacks import BaseCallback\nclass Log(BaseCallback):\n    def _on_step(self):\n        for info in self.locals['infos']:\n            if 'episode' in info:\n                self.kept.append(info['episode']['r'])\n        return True\nN = {BIG}\nm = {MAKE}\nm.learn(10, callback=Log())", [BIG]),
     "settings of torch": (f"import torch\ntorch.backends.cudnn.benchmark = True\nN = {BIG}\n{MAKE}", [BIG]),
 }  # fmt: skip
 
 UNKNOWN: dict[str, str] = {
+    "rows in a list beside the model": f"rows = [list(range(1000)) for _ in range(1_000_000)]\nN = 1000\n{MAKE}.learn(10)",
+    "bytes beside the model": f"blob = bytearray(6 * 2**30)\nN = 1000\n{MAKE}.learn(10)",
+    "a file of data": f"import numpy as np\ntable = np.load('table.npy')\nN = 1000\n{MAKE}.learn(10)",
+    "a loop that keeps observations": f"import gymnasium as gym\nN = 1000\nm = {MAKE}\nenv = gym.make('CartPole-v1')\nkept = []\nfor _ in range(10**7):\n    kept.append(env.reset()[0].repeat(1000))",
+    "a callback that keeps observations": f"from stable_baselines3.common.callbacks import BaseCallback\nclass Keep(BaseCallback):\n    def _on_step(self):\n        self.kept.append(self.locals['new_obs'])\n        return True\nN = 1000\nm = {MAKE}\nm.learn(10, callback=Keep())",
+    "a callback with an array": f"from stable_baselines3.common.callbacks import BaseCallback\nimport numpy as np\nclass Late(BaseCallback):\n    def _on_step(self):\n        if self.n_calls == 1000:\n            self.kept = np.ones((600_000_000,))\n        return True\nN = 1000\nm = {MAKE}\nm.learn(10, callback=Late())",
+    "a buffer class of the script": "from stable_baselines3.common.buffers import ReplayBuffer\nclass Large(ReplayBuffer):\n    def __init__(self, size, *a, **k):\n        super().__init__(size * 1800, *a, **k)\nDQN('MlpPolicy', 'CartPole-v1', buffer_size=1000, replay_buffer_class=Large)",
     "an import that fails": f"try:\n    import elsewhere\n    N = 1000\nexcept ImportError:\n    N = {BIG}\n{MAKE}",
     "two models that are both kept": f"N = 1000\na = {MAKE}\nb = {MAKE}\na.learn(10)\nb.learn(10)",
     "two models of one object": f"class Game:\n    def __init__(self):\n        N = 1000\n        self.a = {MAKE}\n        self.b = {MAKE}\n    def play(self):\n        self.a.learn(10)\n        self.b.learn(10)\nGame().play()",
