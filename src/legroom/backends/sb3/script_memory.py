@@ -138,7 +138,7 @@ class _Source:
         return False
 
     def _made(self, node: ast.AST) -> int:
-        """Return about how many bytes a container takes: `[... for ...]`, `[0] * n`, `bytearray(n)`, `list(range(n))`."""
+        """About how many bytes a container takes: a comprehension, `[0] * n`, `bytearray(n)`, `list(range(n))`."""
         if isinstance(node, Comprehension):
             each = node.value if isinstance(node, ast.DictComp) else node.elt
             inner = self._made(each) or (NUMBER if self._is_number(each) else OBJECT)
