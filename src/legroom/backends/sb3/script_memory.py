@@ -52,7 +52,7 @@ class _Source:
         self.constants = {name: value.value for name, value in given.items() if isinstance(value, ast.Constant)}
 
     def places(self) -> Iterator[ast.AST]:
-        judged = [node for node in walk(self.tree) if isinstance(node, ast.ClassDef) and _is_judged_elsewhere(node)]
+        judged = [node for node in walk(self.tree) if isinstance(node, ast.ClassDef) and is_judged_elsewhere(node)]
         elsewhere = {id(part) for node in judged for part in walk(node)}
         called = {name.id for node in walk(self.tree) if isinstance(node, ast.keyword) and node.arg == "callback"
                   for name in walk(node.value) if isinstance(name, ast.Name)}  # fmt: skip
@@ -162,7 +162,8 @@ class _Source:
         return last_name(call.func) == "deepcopy" or (None not in sizes and 4 * prod(sizes, start=1) >= LARGE)  # type: ignore[arg-type]
 
 
-def _is_judged_elsewhere(node: ast.ClassDef) -> bool:
+def is_judged_elsewhere(node: ast.ClassDef) -> bool:
+    """Whether a class is an environment or a part of a network: what it takes is its own."""
     methods = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
     return {"step", "reset"} <= methods or any(last_name(base).endswith(_JUDGED_ELSEWHERE) for base in node.bases)
 

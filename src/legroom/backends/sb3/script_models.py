@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.backends.base import find_algorithm
-from legroom.backends.sb3.script_memory import LARGE, kept_beside, loads_data
+from legroom.backends.sb3.script_memory import LARGE, is_judged_elsewhere, kept_beside, loads_data
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS, algorithm_named
 from legroom.model.draft import Draft, NotFollowed, get
 from legroom.model.spaces import KnownSpaces
@@ -147,6 +147,7 @@ class ScriptModels(Interpreter):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self.models: list[Model] = []
+        self.making_envs = 0  # constructors of the script's environments under way
         self.making: list[list[tuple[list[Any], dict[str, Any]]]] = []  # what subclasses under way give to their base
         self.changed_envs: list[tuple[Env, NotFollowed]] = []
         self.together: list[tuple[Model, Model]] = []  # under two names of the same function or object
@@ -173,7 +174,10 @@ class ScriptModels(Interpreter):
                 if len(given) != 1:
                     model.doubt(self.place(node))
             return model
-        return super().instance(cls, args, kwargs, node)
+        self.making_envs += (made_elsewhere := is_judged_elsewhere(cls.node))
+        found = super().instance(cls, args, kwargs, node)
+        self.making_envs -= made_elsewhere
+        return found
 
     def base_method(self, owner: Super, name: str, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         of_library = not any(isinstance(base, Class) and base.method(name) is not None for base in owner.cls.bases)
@@ -204,7 +208,7 @@ class ScriptModels(Interpreter):
         before = len(self.models)
         found = super().foreign(maker, args, kwargs, node)
         beside = maker.startswith(("numpy.", "torch.")) and _elements(args, kwargs) >= LARGE_ARRAY
-        if beside or (loads_data(maker) and not self._is_small_file(args)):
+        if beside or (loads_data(maker) and not self.making_envs and not self._is_small_file(args)):
             self.lose(node, "takes memory beside what is trained")
         if maker.rpartition(".")[2] in _SIDE_BY_SIDE or last_name(node.func) in _SIDE_BY_SIDE or "n_jobs" in kwargs:
             for model in self.models[before:]:  # nobody knows how many at a time
