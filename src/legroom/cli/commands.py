@@ -487,12 +487,10 @@ class MachineCommand(JsonOption):
 
     \b
     legroom machine
-    legroom machine --history
     legroom machine --json
     """
 
     module = "legroom.cli.facts:machine"
-    history: bool = option("List past trainings on this machine: predicted, measured, effect on bands.")
 
 
 class WorkloadsCommand(JsonOption):

@@ -133,7 +133,6 @@ def memory_over_time(
 
 
 def _reward(report: TrainingReport) -> Iterator[Section]:
-    """The reward over steps, before and after, and the score."""
     table = _result_table(report.outcome, report.progress)
     if table.rows:
         yield reward_curve(report.progress, f"the episodes of {report.name}", table)
@@ -167,7 +166,6 @@ def retreat_lines(outcome: Outcome) -> Iterator[Part]:
 
 
 def _peak_table(outcome: Outcome) -> Table:
-    """Return the peaks, predicted and measured."""
     table = Table(["peak memory", "predicted", "measured", "difference"], "lrrr")
     for name, peak in (("host (libraries counted once)", outcome.peaks.host), ("GPU", outcome.peaks.gpu)):
         if peak is not None:
@@ -211,7 +209,6 @@ def _attempt_lines(outcome: Outcome) -> Iterator[Part]:
 
 
 def _result_table(outcome: Outcome, progress: Sequence[Progress]) -> Table:
-    """Return the reward before and after, and the score."""
     table = Table(["", "", ""], "lrw")
     for row in (*_reward_rows(progress), *_score_rows(outcome)):
         table.add(*row)
@@ -251,7 +248,6 @@ def _file_table(directory: Path) -> Table:
 
 
 def _closing(outcome: Outcome, again: str, export: tuple[str, str]) -> Iterator[Part]:
-    """The command that uses what was learned, or goes on."""
     if outcome.status == "finished":
         use, command = export
         if command:

@@ -119,7 +119,6 @@ _SHORT = 40  # letters: what wraps in a terminal, but is as short as this, needs
 
 
 def whole_page(document: Document) -> str:
-    """The page."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="generator" content="legroom">'
