@@ -69,7 +69,7 @@ CEILINGS = {
     "reading": 6_936,
     "backends.program": 5_244,
     "backends.brax": 4_347,
-    "rendering": 4_253,
+    "rendering": 4_243,
     "training": 4_064,
     "watching": 3_338,
     "model": 3_331,
