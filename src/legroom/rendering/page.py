@@ -52,7 +52,6 @@ _RULES = """
 border-left:1px solid var(--line);border-bottom:1px solid var(--line)}
 & .chart svg{position:absolute;inset:0;width:100%;height:100%;max-width:none;overflow:visible}
 & .chart text{font-size:13px;fill:var(--soft)}
-& .chart text.over{fill:var(--ink)}
 & .chart text.limit,& .chart text.band{paint-order:stroke;stroke:var(--paper);stroke-width:5px;stroke-linejoin:round}
 & .chart text.limit{fill:var(--limit)}
 & .chart text.band{fill:var(--band)}
