@@ -14,7 +14,6 @@ from legroom.model.facts import episode_limit
 from legroom.model.rule import Subject, SubjectRun
 from legroom.model.verdict import gpu_fits, host_fits
 from legroom.units import format_fine_size as size
-from legroom.units import plural
 
 Sentence = tuple[str, str]
 
@@ -57,15 +56,6 @@ def _gpu(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
     yield "GPU memory", f"peak {size(gpu.nbytes)}, at most {size(gpu.high)}, of {of_vram(subject)}"
 
 
-def _checkpoints(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
-    found, checkpoint = counts_known(one), one.run.checkpoint
-    if found and checkpoint and checkpoint.every and checkpoint.every % found.samples == 0 and subject.kind == "run":
-        yield (
-            f"checkpoint every {checkpoint.every:,}",
-            f"environment steps: exactly {plural(checkpoint.every // found.samples, 'iteration')}",
-        )
-
-
 def _total(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
     found, total = counts_known(one), one.run.total_timesteps
     if found and total and found.steps == total:
@@ -101,5 +91,5 @@ def _schedules(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
 
 
 LOOKS: tuple[Callable[[Subject, SubjectRun], Iterable[Sentence]], ...] = (
-    _of_the_library, _epochs, _host, _gpu, _checkpoints, _total, _episodes, _schedules,
+    _of_the_library, _epochs, _host, _gpu, _total, _episodes, _schedules,
 )  # fmt: skip

@@ -71,7 +71,6 @@ class Subject:
         guessed: runs of which nobody says the algorithm; they have PPO in its place, and only rules that hold for any
             algorithm of their shape may look at them.
         problems: what is wrong with the file and belongs to no run that could be read.
-        versions: of libraries, as requirement files beside the subject pin them; else this machine's.
     """
 
     path: str
@@ -83,7 +82,6 @@ class Subject:
     script: Any = None
     guessed: tuple[SubjectRun, ...] = ()
     problems: tuple[BadInput, ...] = ()
-    versions: Mapping[str, str] = field(default_factory=dict)
 
     def with_runs(self, wanted: Callable[[Run], bool]) -> Subject:
         """Return the subject with only the runs that are wanted."""
