@@ -103,11 +103,9 @@ def yaml_source(
             f"a run file is a mapping of keys to values, not {'a list' if isinstance(data, list) else 'a single value'}"
         )
         raise NotARun(what, path=path, line=1, hint="start with algo: and env:")
-    of_hydra = not collect and isinstance(data.get("defaults"), list)
-    if not collect:
-        from legroom.reading.composing import composed
-
-        data = composed(data, path)
+    if isinstance(data.get("defaults"), list):  # what those files say would be missing
+        hint = "legroom predict -- python SCRIPT runs the program that composes it"
+        raise NotARun("its defaults: name other files, which only its own program composes", path=path, hint=hint)
     claimed = kind_of(data)
     if claimed is not None:
         problems: list[BadInput] = []
@@ -115,7 +113,7 @@ def yaml_source(
         if not found and like is not None:  # too little to be certain whose settings they are; `like` says it
             found = claimed.drafts(data, lines, path, entry=entry, algo=algo)
         return Source(path, text, claimed.name, found, problems)
-    if of_hydra or is_of_another_program(data):
+    if is_of_another_program(data):
         settings = _settings(data, lines, path) if like is not None or not collect else None
         if settings is not None:
             return Source(path, text, "settings", only_entry([settings], entry, path))

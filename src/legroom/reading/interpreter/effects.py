@@ -100,8 +100,8 @@ class Effects(Evaluator):
     def __init__(self) -> None:
         self.journals: list[WriteJournal] = []
         self.scopes: list[Scope] = []
-        self.ways: list[int] = []  # the depth of calls at which several ways are followed
-        self.depth = 0
+        self.ways: list[int] = []  # the number of functions under way at which several ways are followed
+        self.under_way: list[ast.AST] = []  # functions that are followed
         self.loops: list[int] = []  # until which statement the passes of loops are counted
         self.passes: list[tuple[object, ast.stmt, int | None]] = []  # of the loops under way, where they are known
         self.escaped: set[int] = set()  # functions that code which is not followed may call
@@ -138,16 +138,9 @@ class Effects(Evaluator):
                 case Namespace():
                     todo += one.fields().values()
                     for name in list(one.fields()):
-                        self.set_field(one, name, NotKnown(node, line))
+                        self.write(one.values, name, NotKnown(node, line))
                 case NotKnown():
                     todo += one.holds
-
-    def set_field(self, owner: Namespace, name: str, value: Any) -> None:
-        """Set an attribute of an object."""
-        if owner.frame is None:
-            self.write(owner.values, name, value)
-        else:
-            self.write(owner.frame.names, f"self.{name}", value)
 
     def lose(self, node: ast.AST, *because: str) -> None:
         """Note that anything may have changed: no run of the script is understood any more."""
@@ -200,7 +193,7 @@ class Effects(Evaluator):
     def may_have_left(self) -> bool:
         """Whether another way has left the function under way, or goes on beside this one."""
         inside = next((scope for scope in reversed(self.scopes) if scope.ended_by is Returned), None)
-        return (bool(self.ways) and self.ways[-1] == self.depth) or (inside is not None and bool(inside.aside))
+        return (bool(self.ways) and self.ways[-1] == len(self.under_way)) or (inside is not None and bool(inside.aside))
 
     def alternatives(self, ways: Sequence[Callable[[], Any]]) -> tuple[bool, list[Any]]:
         """Follow each way from here, and go on with what those that go on agree on.
@@ -215,7 +208,7 @@ class Effects(Evaluator):
         results: list[Any] = []
         touched: dict[tuple[int, Any], Write] = {}
         last: tuple[Leaving, State] | None = None
-        self.ways.append(self.depth)
+        self.ways.append(len(self.under_way))
         for way in ways:
             with self.journal() as written:
                 left: Leaving | None = None

@@ -31,7 +31,6 @@ from legroom.reading.reading_budget import pay
 from legroom.reading.source import CHARACTERS_PER_STEP
 
 MOST_BITS = 4096  # of a folded integer
-MOST_DIGITS = 1_000
 _TOO_LARGE = f"a number over {MOST_BITS} bits"
 NodeMethod = Callable[[Any, Any], Any]
 
@@ -64,17 +63,12 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 }
 
 
-def _rounded(number: Any, digits: Any = None) -> Any:
-    if isinstance(digits, int) and abs(digits) > MOST_DIGITS:
-        raise Unfoldable(_TOO_LARGE)  # Python computes 10 ** digits
-    return round(number, digits)
+def _rounded(number: Any) -> Any:
+    return round(number)  # with a number of digits, Python computes 10 ** digits
 
 
-def _sum(items: list[Any], start: Any = 0) -> Any:
-    lengths = [len(item) for item in items if isinstance(item, list)]
-    if len(lengths) * sum(lengths) > LONGEST:
-        raise Unfoldable(f"more than {LONGEST:,} items")  # every sum of two lists is a new list
-    return sum(items, start)
+def _sum(numbers: list[Any]) -> Any:
+    return sum(map(float, numbers)) if any(isinstance(each, float) for each in numbers) else sum(map(int, numbers))
 
 
 # Builtins of plain data, and those that only arrange their arguments, whatever these are.

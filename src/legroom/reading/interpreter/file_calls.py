@@ -16,7 +16,7 @@ from typing import Any
 
 from legroom.errors import BadInput
 from legroom.model.draft import merged
-from legroom.reading.interpreter.values import Symbol, plain
+from legroom.reading.interpreter.values import Symbol
 from legroom.reading.reading_budget import pay
 from legroom.reading.reading_notes import note
 from legroom.reading.source import CHARACTERS_PER_STEP
@@ -150,8 +150,7 @@ def load(text: str, script: str, *, with_attributes: bool = False) -> Any:
     if file is None:
         note(f"not read, as there is no such file: {text}, which {Path(script).name} loads")
         return None
-    from legroom.reading.composing import composed  # most scripts load nothing
-    from legroom.reading.yamls import parse_yaml
+    from legroom.reading.yamls import parse_yaml  # most scripts load nothing
 
     try:
         content = read_text(str(file))
@@ -163,18 +162,7 @@ def load(text: str, script: str, *, with_attributes: bool = False) -> Any:
     if not isinstance(data, dict):
         return data
     note(f"also read: {file}, which {Path(script).name} loads")
-    data = plain(composed(data, str(file)))
     return attributes(data) if with_attributes else data
-
-
-def hydra_config(keywords: Mapping[str, Any], script: str) -> Any:
-    """Return the configuration that `@hydra.main(config_path=..., config_name=...)` gives a function."""
-    name = keywords.get("config_name")
-    where = keywords.get("config_path")
-    if not isinstance(name, str) or not isinstance(where, str | None):
-        return None
-    file = name if name.endswith((".yaml", ".yml")) else f"{name}.yaml"
-    return load(str(Path(script).absolute().parent / (where or "") / file), script, with_attributes=True)
 
 
 def _beside(text: str, script: str) -> Path | None:
