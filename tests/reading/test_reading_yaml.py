@@ -262,34 +262,6 @@ def test_zoo_algorithms_by_file_name(tmp_path: Path) -> None:
         read(path)
 
 
-def test_zoo_saved_config(tmp_path: Path) -> None:
-    path = write(
-        tmp_path,
-        "logs/sac/Hopper-v4_1/Hopper-v4/config.yml",
-        """\
-        !!python/object/apply:collections.OrderedDict
-        - - - buffer_size
-            - 100000
-          - - n_timesteps
-            - 1000000.0
-          - - policy
-            - MlpPolicy
-          - - policy_kwargs
-            - dict(net_arch=[400, 300])
-          - - train_freq
-            - !!python/tuple
-              - 1
-              - episode
-        """,
-    )
-    run = read(path)
-    assert (run.algo, run.env.id, run.hyperparams["buffer_size"]) == ("SAC", "Hopper-v4", 100_000)
-    assert run.policy.kwargs == {"net_arch": [400, 300]}
-    assert run.hyperparams["train_freq"] == [1, "episode"]
-    write(tmp_path, "logs/sac/Hopper-v4_1/Hopper-v4/args.yml", "{algo: tqc, env: Swimmer-v4}\n")
-    assert (read(path).algo, read(path).env.id) == ("TQC", "Swimmer-v4")
-
-
 # --- brax
 
 

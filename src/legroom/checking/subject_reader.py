@@ -82,7 +82,7 @@ def _subject_run(
         unknown |= {("hyperparams",)}
     if kind != "run":  # only run files have mappings around their keys; elsewhere those are the reader's own
         lines = {key: line for key, line in lines.items() if not any(k[:-1] == key for k in lines)}
-    one = SubjectRun(run, lines, unknown, problems=read.problems if read.algo_known else (), base=read.base)
+    one = SubjectRun(run, lines, unknown, problems=read.problems if read.algo_known else ())
     if not read.algo_known or any(_matters(key) for key in unknown):
         return one
     where = device or _device(run, machine, budget)

@@ -37,8 +37,6 @@ class Draft:
         doubted: keys whose value is likely and not certain: a prediction takes it, a check claims nothing of it.
         settle: the reader's last word, once the base run and the overrides are laid over the draft; it is told which
             keys the overrides have set.
-        settled: keys that already mean what a run file means, whatever kind of file they stand in.
-        base: the script whose run the constants are laid on.
         others: settings that a run file has no place for, by name: value, line, and what the user calls it. They may be
             arguments of the environment.
         used: what the user calls the settings that were read, where those that were not are listed.
@@ -53,9 +51,7 @@ class Draft:
     not_followed: NotFollowed | None = None
     settle: Callable[[Draft, Collection[Key]], None] | None = None
     finish: Callable[[Draft, Collection[Key]], None] | None = None
-    settled: set[Key] = field(default_factory=set)
     doubted: set[Key] = field(default_factory=set)
-    base: str | None = None
     others: dict[str, tuple[Any, int | None, str]] = field(default_factory=dict)
     used: list[str] = field(default_factory=list)
 
@@ -163,8 +159,6 @@ class FileKind(Protocol):
     Attributes:
         name: one word, before "file" in sentences: "zoo".
         spellings: its names for keys of a run file.
-        beside: the file in the same folder that completes it; without a folder it cannot be read.
-        in_python: whether its mapping may stand in a Python module too, as `hyperparams = {...}`.
         certain: whether its keys mean what the library means by them; a program of the user's own may read them
             otherwise, so that a value which the library would refuse is no mistake.
         by_entry: whether it is a mapping from names to runs.
@@ -172,8 +166,6 @@ class FileKind(Protocol):
 
     name: str
     spellings: Mapping[str, Key] = {}
-    beside: str = ""
-    in_python: bool = False
     certain: bool = True
     by_entry: bool = False
 

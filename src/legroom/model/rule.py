@@ -32,7 +32,6 @@ class SubjectRun:
         footprint: by arithmetic; None where the spaces are not known.
         evidence: what the footprint was added up from; a variant of the run can be added up from it too.
         problems: values that cannot be, each with its line; `run` has defaults in their place.
-        base: the script whose run a module of constants was laid on; what has no line here is said there.
     """
 
     run: Run
@@ -41,7 +40,6 @@ class SubjectRun:
     footprint: Footprint | None = None
     evidence: Evidence | None = None
     problems: tuple[BadInput, ...] = ()
-    base: str | None = None
 
     def line(self, *keys: str) -> int | None:
         """Return the line of `keys`, or of the nearest mapping around it that the file gives."""

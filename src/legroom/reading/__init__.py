@@ -133,24 +133,15 @@ def read_given(text: str, name: str) -> list[Run]:
     """
     if not name.lower().endswith((".yaml", ".yml", ".json")):
         raise BadInput("is not YAML or JSON by its name", path=name, hint="name it run.yaml")
-    with bounded_reading(name):
-        return _read_given(text, name)
+    from legroom.reading.files import yaml_source
 
-
-def _read_given(text: str, name: str) -> list[Run]:
-    from legroom.reading.files import kind_of, yaml_source
-
-    data, _ = parse_yaml(text, name)
-    kind = kind_of(data) if isinstance(data, dict) else None
-    if kind is not None and kind.beside:
-        hint = f"start with legroom ui PATH, which reads the {kind.beside} beside it"
-        raise BadInput("a saved config.yml does not name its algorithm", path=name, hint=hint)
     runs, first = [], None
-    for draft in yaml_source(text, name).drafts:
-        try:
-            runs.append(_checked(draft, ()))
-        except BadInput as error:
-            first = first or error
+    with bounded_reading(name):
+        for draft in yaml_source(text, name).drafts:
+            try:
+                runs.append(_checked(draft, ()))
+            except BadInput as error:
+                first = first or error
     if first is not None and not runs:
         raise first
     return runs

@@ -193,25 +193,6 @@ def _evaluated(text: str, path: str) -> Iterator[tuple[str, Any, int]]:
             yield name, NotKnown(node), line
 
 
-def zoo_entries(text: str, path: str) -> dict[str, Any] | None:
-    """Return the `hyperparams` of a zoo configuration written in Python, None when the module has none.
-
-    Raises:
-        BadInput: it is not Python, or an entry needs execution.
-    """
-    for name, node, line in _assignments(parse_module(text, path)):
-        if name != "hyperparams" or not isinstance(node, ast.Dict | ast.Call):
-            continue
-        try:
-            value = plain(_folded(name, node, {}))
-        except Unfoldable as error:
-            hint = "write plain data"
-            raise BadInput(f"hyperparams cannot be read: {error}", path=path, line=line, hint=hint) from None
-        if isinstance(value, dict) and value and all(isinstance(entry, dict) for entry in value.values()):
-            return {str(key): entry for key, entry in value.items()}
-    return None
-
-
 def settle(draft: Draft, given: Collection[Key]) -> None:
     """Finish the draft once base run, constants and overrides are one: what some constants mean depends on the rest.
 
@@ -269,7 +250,7 @@ def finish(draft: Draft, given: Collection[Key]) -> None:
     envs = get(data, ("env", "n_envs"), 1)
     for part, key in PER_ENV:
         value = get(data, (part, key))
-        written = (part, key) in draft.lines and (part, key) not in given and (part, key) not in draft.settled
+        written = (part, key) in draft.lines and (part, key) not in given
         if written and isinstance(value, int) and isinstance(envs, int):
             data[part][key] = value * envs
 

@@ -113,7 +113,6 @@ class CollectedRun:
         algo_known: False where nobody says the algorithm; the run then has PPO in its place.
         unknown: keys whose value in `run` is a default since the real one is invalid or needs execution.
         problems: what is wrong, each at its line.
-        base: the script whose run a module of constants was laid on.
     """
 
     run: Run | None
@@ -122,7 +121,6 @@ class CollectedRun:
     algo_known: bool = True
     unknown: frozenset[Key] = frozenset()
     problems: tuple[BadInput, ...] = ()
-    base: str | None = None
 
 
 def collected_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> CollectedRun:
@@ -162,9 +160,7 @@ def collected_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> Co
                 break
             unknown.add(error.key)
         else:
-            return CollectedRun(
-                run, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems), draft.base
-            )
+            return CollectedRun(run, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems))
     return CollectedRun(None, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems))
 
 

@@ -250,41 +250,26 @@ class Script:
         own = Path(self.path)
         try:
             files = sorted(f for f in own.parent.iterdir() if f.suffix in (".py", ".ipynb") and f.name != own.name)
+            texts = {file.stem: _text_at(str(file), file.stat().st_mtime_ns) for file in files[:MOST_NEIGHBOURS]}
         except (OSError, ValueError):
             return ()
-        return tuple(text for _, text in importers_of(own.stem, files[:MOST_NEIGHBOURS]))
+        found: dict[str, str] = {}
+        stems = {own.parent.name if own.stem == "__init__" else own.stem}
+        while stems:
+            speaks = re.compile(rf"\b(?:{'|'.join(map(re.escape, stems))})\b")
+            new = {stem: text for stem, text in texts.items() if stem not in found and speaks.search(text)}
+            found |= new
+            stems = new.keys() - {"__init__"}
+        return tuple(found.values())
 
 
 @lru_cache(maxsize=128)
 def _text_at(path: str, changed: int) -> str:
-    """Return the text of a file as it was at a time; each script of a folder asks about all the others."""
-    return read_text(path)
-
-
-def importers_of(stem: str, files: list[Path]) -> list[tuple[Path, str]]:
-    """Return (file, text) of those files that import the module `stem`, directly or through one another."""
-    texts = []
-    for file in files:
-        try:
-            texts.append((file, _text_at(str(file), file.stat().st_mtime_ns)))
-        except (BadInput, OSError):
-            continue  # empty, binary or huge: nothing is imported there
-    found: list[tuple[Path, str]] = []
-    stems = {stem}
-    while stems:
-        names = "|".join(re.escape(name) for name in stems)
-        importing = re.compile(
-            rf"^\W*(?:from\s+[\w.]*\b(?:{names})\s+import|import\s.*\b(?:{names})\b|from\s+[\w.]+\s+import\s.*\b(?:{names})\b)"
-            rf"|[\"'](?:[\w./]*[./])?(?:{names})(?:\.py)?[\"']",  # importlib, runpy, subprocess
-            re.M,
-        )
-        new = [(file, text) for file, text in texts if any(name in text for name in stems) and importing.search(text)]
-        texts = [entry for entry in texts if entry not in new]
-        found += new
-        stems = {file.stem for file, _ in new if file.stem != "__init__"}
-        if any(file.stem == "__init__" for file, _ in new):
-            stems |= {file.parent.name for file, _ in new if file.stem == "__init__"}
-    return found
+    """Return the text of a file as it was at a time, empty where it is none: each script of a folder asks for all."""
+    try:
+        return read_text(path)
+    except BadInput:
+        return ""
 
 
 def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
