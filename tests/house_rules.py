@@ -64,12 +64,12 @@ WORDS = re.compile(
 MODULE = re.compile(r"legroom(?:\.\w+)+")
 # Lines of Python, docstrings included; the rooms of backends apart. They only fall.
 CEILINGS = {
-    "backends.sb3": 12_967,
+    "backends.sb3": 12_965,
     "hollow": 10_468,
-    "reading": 6_489,
+    "reading": 6_434,
     "backends.program": 5_247,
     "rendering": 4_390,
-    "backends.brax": 4_347,
+    "backends.brax": 4_294,
     "training": 4_080,
     "model": 3_849,
     "watching": 3_574,
@@ -90,7 +90,7 @@ CEILINGS = {
     "xla": 601,
     "backends": 546,
     "cluster": 473,
-    "files": 449,
+    "files": 448,
     "scheduling": 177,
     "class names twice": 0,
 }

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from legroom.backends.default import DEFAULT_BACKEND
 from legroom.errors import BadInput, NotKnownYet
-from legroom.model.draft import Draft
+from legroom.model.draft import Draft, copied
 from legroom.model.run import Run, run_from_trusted
 from legroom.reading.reading_budget import bounded_reading
 from legroom.reading.targets import is_checked, named_drafts, split_target
@@ -186,9 +186,12 @@ def run_from_dict(data: Any, *, path: str | None = None, lines: Lines | None = N
     Raises:
         BadInput: something in it cannot be; says where and the way out.
     """
-    from legroom.reading import validating
-
-    return validating.run_from_dict(data, path=path, lines=lines, overrides=overrides)
+    if not isinstance(data, dict):
+        kind = "a list" if isinstance(data, list) else "a single value"
+        what = f"a run file is a mapping of keys to values, not {kind}"
+        raise BadInput(what, path=path, line=1, hint="start with algo: and env:")
+    name = data.get("name") if isinstance(data.get("name"), str) else None
+    return _checked(Draft(name or "run", path, copied(data), dict(lines or {})), overrides)
 
 
 def override_names(backend: str = DEFAULT_BACKEND, algo: str | None = None) -> set[str]:

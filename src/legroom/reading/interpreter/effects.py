@@ -11,18 +11,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from legroom.model.draft import NotFollowed
-from legroom.reading.interpreter.evaluator import Evaluator, walked
-from legroom.reading.interpreter.gym_calls import Env
+from legroom.reading.interpreter.evaluator import Evaluator
 from legroom.reading.interpreter.values import OPEN, Names, Namespace, NotKnown, Rest, Symbol, rest_of
 from legroom.reading.reading_budget import pay
 
 MISSING: Any = object()
 WHOLE: Any = object()  # the key of a write of a whole list or dict
-MERGED_FIELDS = ("n_envs", "frame_stack")  # of an environment: not known each by itself
 
 
 class Leaving(Exception):
@@ -266,8 +264,6 @@ class Effects(Evaluator):
         known = [value for value in values if value is not MISSING]
         if len(known) == len(values) and all(same(known[0], one) for one in known[1:]):
             return known[0]
-        if all(isinstance(value, Env) for value in values):
-            return _one_of(known, str(name))
         if name is WHOLE:
             rest = Rest("what depends on values known only when the script runs", holds=known)
             return [rest] if isinstance(known[0], list) else {OPEN: rest}
@@ -280,27 +276,15 @@ def is_forgotten(value: Any) -> bool:
     return isinstance(value, list | dict) and len(value) == 1 and rest_of(value) is not None
 
 
-def _one_of(envs: list[Env], name: str) -> Any:
-    """Return an environment that is one of several, where they differ in their number or not at all."""
-    first = envs[0]
-    changes: dict[str, Any] = {
-        each: NotKnown(f"{each} of {name}") for each in MERGED_FIELDS
-        if not all(same(getattr(first, each), getattr(env, each)) for env in envs)
-    }  # fmt: skip
-    changes["normalize"] = next((env.normalize for env in envs if env.normalize), False)  # it takes more
-    compared = [each.name for each in fields(Env) if each.compare and each.name not in (*MERGED_FIELDS, "normalize")]
-    alike = all(getattr(env, each) == getattr(first, each) for env in envs for each in compared)
-    return replace(first, **changes) if alike else NotKnown(name or "an environment")
-
-
 def same(one: Any, other: Any) -> bool:
     """Return whether two values are certainly the same, or both not known."""
     if one is other or (isinstance(one, NotKnown) and isinstance(other, NotKnown)):
         return True
     if type(one) is not type(other) or isinstance(one, Symbol) != isinstance(other, Symbol):
         return False
+    pay()
     if isinstance(one, list):
-        return len(one) == len(other) and all(map(same, walked(one), other))
+        return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in walked(one).items())
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
     return bool(one == other)

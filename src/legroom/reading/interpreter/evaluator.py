@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from legroom.reading.interpreter.file_calls import FileRef, file_attribute, file_call, is_file_call, joined
@@ -246,7 +246,7 @@ class Evaluator:
     def on_compare(self, node: ast.Compare, at: Any) -> Any:
         values = [self.value(part, at) for part in (node.left, *node.comparators)]
         for op, left, right in zip(node.ops, values, values[1:], strict=False):
-            found = self.attempt(node, lambda op=op, a=left, b=right: _COMPARE[type(op)](_certain(a), _certain(b)))
+            found = self.attempt(node, compared, op, left, right)
             if found is not True:
                 return found
         return True
@@ -311,32 +311,20 @@ def binary(function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     return made(value)
 
 
-def _certain(value: Any) -> Any:
-    """Return `value` if comparing with it is certain: of lists, every item counts.
+def compared(op: ast.cmpop, left: Any, right: Any) -> bool:
+    """Return how two known values compare: of lists and dicts, only whether a value is among the items or keys.
 
-    All of it is walked, and paid for, before Python compares it.
+    Raises:
+        Unfoldable: only execution could tell.
     """
-    for item in _parts(value):
-        if isinstance(value, list):
-            _certain(item)
-        else:
-            walked(item)
-    return known(value)
-
-
-def walked(value: Any) -> Any:
-    """Return `value`, with a visit to each of its parts paid for: Python's own comparison of it cannot pay."""
-    for part in _parts(value):
-        walked(part)
-    return value
-
-
-def _parts(value: Any) -> Collection[Any]:
-    """Return what is directly inside of a container."""
-    if not isinstance(value, list | dict):
-        return ()
-    pay(len(value) // 8 + 1)
-    return value.values() if isinstance(value, dict) else value
+    items: list[Any] = []
+    if isinstance(right, list | dict) and isinstance(op, ast.In | ast.NotIn):
+        items = list(known(right))
+        pay(len(items) // 8 + 1)
+    for value in (left, *(items or [right])):
+        if isinstance(known(value), list | dict) and not (value is right and not value):
+            raise Unfoldable("a comparison of lists")
+    return _COMPARE[type(op)](left, right)
 
 
 class _Folder(Evaluator):
@@ -368,7 +356,8 @@ def complete(value: Any) -> Any:
     Raises:
         Unfoldable: a part is.
     """
-    for part in _parts(value):
+    pay()
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         complete(part)
     return value if isinstance(value, Symbol) else known(value)
 

@@ -6,8 +6,14 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from legroom.backends.sb3.script_calls import callback_name, learn_calls, model_calls, training_envs
-from legroom.backends.sb3.script_envs import library_class, origins_of
+from legroom.backends.sb3.script_calls import (
+    callback_name,
+    learn_calls,
+    library_class,
+    model_calls,
+    origins_of,
+    training_envs,
+)
 from legroom.checking.rule_helpers import script_rule
 from legroom.model.rule import Found
 from legroom.reading.interpreter.known_values import integer_of

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from legroom.backends.sb3.base_figures import SHIPPED_CPU, SHIPPED_CUDA
-from legroom.backends.sb3.script_envs import library_class, process_vec_envs, worker_classes
+from legroom.backends.sb3.script_calls import library_class, process_vec_envs, worker_classes
 from legroom.checking.rule_helpers import script_rule
 from legroom.checking.script_gpu import cuda_calls
 from legroom.model.rule import Found
