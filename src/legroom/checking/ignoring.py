@@ -27,7 +27,6 @@ class Ignored:
     everywhere: frozenset[str] = frozenset()
 
     def covers(self, finding: Finding) -> bool:
-        """Return whether the file's comments ask for this finding to be left out."""
         here = self.lines.get(finding.line, frozenset()) if finding.line is not None else frozenset()
         names = self.everywhere | here
         return bool(names & (EVERYTHING | {finding.code.lower(), finding.name.lower()}))

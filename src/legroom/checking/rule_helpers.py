@@ -87,7 +87,6 @@ def _texts(file: Path) -> Mapping[str, Any]:
 
 
 def rules_in(*modules: ModuleType) -> tuple[Rule, ...]:
-    """Return the rules that the modules define."""
     found = (each for module in modules for each in vars(module).items())
     return tuple(rule for _, rule in found if isinstance(rule, Rule))
 

@@ -22,7 +22,6 @@ _Defined = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def loops_of(script: Script, node: ast.AST) -> list[ast.AST]:
-    """Return the loops around `node` in its own function, innermost first."""
     found: list[ast.AST] = []
     for ancestor in script.scopes.ancestors(node):
         if isinstance(ancestor, FunctionNode):
@@ -33,19 +32,16 @@ def loops_of(script: Script, node: ast.AST) -> list[ast.AST]:
 
 
 def method_calls(script: Script, *names: str) -> Iterator[ast.Call]:
-    """Yield the calls of methods of these names, of any object."""
     return (call for call in script.calls if isinstance(call.func, ast.Attribute) and call.func.attr in names)
 
 
 def backward_calls(script: Script) -> Iterator[tuple[ast.Call, ast.expr]]:
-    """Yield (call, what it is called on) of every `x.backward()`."""
     for call in method_calls(script, "backward"):
         assert isinstance(call.func, ast.Attribute)
         yield call, call.func.value
 
 
 def steps_environment(node: ast.AST) -> bool:
-    """Return whether `node` is a call of an environment's `step`."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step"):
         return False
     return "env" in (dotted(node.func.value) or "")
@@ -79,7 +75,6 @@ def _frozen(script: Script) -> bool:
 
 
 def _calls_of(script: Script, function: _Defined) -> Iterator[tuple[Script, ast.AST]]:
-    """Yield the calls of what has a function's name, outside of itself."""
     for other in script.followed:
         for call in other.calls_by_name.get(function.name, ()):
             if other.scopes.function_of(call) is not function:

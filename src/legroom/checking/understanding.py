@@ -40,7 +40,6 @@ _LEARNERS = re.compile(r"agent|learner|algo|policy|trainer|runner|maddpg|ddpg|sa
 
 
 def understanding_of(subject: Subject) -> Understanding:
-    """Return what of the subject was understood."""
     if subject.runs:
         return UNDERSTOOD
     if subject.script is not None:

@@ -35,7 +35,6 @@ def to_bytes(text: str) -> int | None:
 
 
 def first_size(pattern: str | re.Pattern[str], text: str) -> int | None:
-    """Return the size in the pattern's first group, where the pattern is found in the text."""
     match = re.search(pattern, text)
     return to_bytes(match[1]) if match else None
 
@@ -61,6 +60,5 @@ def item_bytes(dtype: str | None) -> int | None:
 
 
 def array_bytes(shape: tuple[int, ...] | None, dtype: str | None) -> int | None:
-    """Return what an array of that shape takes, None where the shape or type is not known."""
     each = item_bytes(dtype)
     return None if shape is None or each is None else prod(shape) * each

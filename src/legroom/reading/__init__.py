@@ -208,7 +208,6 @@ def _checked(draft: Draft, overrides: Overrides) -> Run:
 
 
 def laid_over(draft: Draft, like: str | None) -> Draft:
-    """Return the draft on top of the run that `like` names."""
     if like is None:
         return draft
     from legroom.reading.completing import completed

@@ -136,7 +136,6 @@ def walked_settings(data: dict[Any, Any], at: Key = ()) -> Iterator[tuple[Key, A
 
 
 def _entries(value: Any, path: str, line: int) -> Iterator[Draft]:
-    """Yield a draft for each entry of a dict of configurations."""
     for name, entry in value.items() if isinstance(value, dict) else ():
         if not isinstance(entry, dict):
             continue
@@ -165,7 +164,6 @@ def _put_named(draft: Draft, values: list[tuple[Key, Any, int | None]]) -> list[
 
 
 def _place(key: Key) -> Key | None:
-    """Return where a setting belongs in a run file; None where it has no place."""
     name = str(key[-1]).lower()
     if name in HIDDEN and len(key) > 1:
         network = NETWORKS.get(str(key[-2]).lower())
@@ -330,7 +328,6 @@ def argument_default(call: ast.Call) -> tuple[str, ast.expr] | None:
 
 
 def _folded(name: str, node: ast.expr, values: dict[str, Any]) -> Any:
-    """Return the value of a constant, given those before it."""
     value = fold(node, values)
     if isinstance(value, Symbol) and name.lower() not in ("policy", "algo", "algorithm"):
         raise Unfoldable(value)

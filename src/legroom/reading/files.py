@@ -197,7 +197,6 @@ def is_about_training(tree: ast.Module) -> bool:
 
 
 def all_kinds() -> list[FileKind]:
-    """Return every installed backend's kinds, the default backend's first."""
     return [kind for backend in backends() for kind in backend.reader.file_kinds]
 
 

@@ -75,7 +75,6 @@ _ATARI_ID = re.compile(r"(?:ALE/)?(?P<game>[A-Za-z0-9]+?)(?P<ram>-ram)?(?:Determ
 
 
 def is_atari(env_id: str) -> bool:
-    """Return whether `env_id` is one of the Atari games' ids, old or new."""
     match = _ATARI_ID.fullmatch(env_id.rpartition(":")[2])
     return match is not None and match["game"] in _atari_games("atari_actions") and not env_id.endswith("Blackjack-v1")
 

@@ -33,7 +33,6 @@ def library_class(script: Script, node: ast.expr | None) -> str | None:
 
 
 def n_envs_of(script: Script, node: ast.expr | None) -> int | None:
-    """Return how many environments `node` has, where every way to it agrees."""
     counts = {env.n_envs if isinstance(env, Env) else None for env in values_of(script, node)}
     count = counts.pop() if len(counts) == 1 else None
     return count if isinstance(count, int) else None
@@ -107,7 +106,6 @@ def trains(script: Script) -> bool:
 
 
 def is_algorithm(script: Script, node: ast.expr | None) -> str | None:
-    """Return the SB3 algorithm that `node` names; None when it is something else."""
     name = library_class(script, node)
     return algorithm_named(name) if name else None
 
@@ -125,12 +123,10 @@ def model_calls(script: Script) -> Iterator[ModelCall]:
 
 
 def training_envs(script: Script) -> set[int | None]:
-    """Return how many environments the models of the script train on; None stands for one that is not known."""
     return {n_envs_of(script, model.env) for model in model_calls(script)}
 
 
 def learn_calls(script: Script) -> Iterator[ast.Call]:
-    """Yield the calls of `.learn(...)`."""
     for call in script.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "learn":
             yield call

@@ -87,7 +87,6 @@ def _is_drawn_from(each: Growing) -> bool:
 
 
 def _is_called_per_step(script: Script, method: str) -> bool:
-    """Return whether a loop that steps an environment calls the method."""
     for other in script.followed:
         for call in other.calls_by_name.get(method, ()):
             for loop in loops_of(other, call)[:1]:
@@ -227,7 +226,6 @@ def loss_summed(script: Script) -> Iterable[Found]:
 
 
 def _starts_as_number(script: Script, target: ast.expr, total: str) -> bool:
-    """Return whether the total begins as a plain number, so that it is not derived."""
     found = [
         node.value
         for node in script.nodes

@@ -70,7 +70,6 @@ def _speaks_of_memory(script: Script, node: ast.AST) -> bool:
 
 
 def memory_handlers(script: Script) -> Iterator[tuple[ast.Try, ast.ExceptHandler]]:
-    """Yield the handlers that are there for out of memory."""
     for node in script.nodes:
         if isinstance(node, ast.Try):
             for handler in node.handlers:

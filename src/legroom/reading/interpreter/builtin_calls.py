@@ -185,7 +185,6 @@ class BuiltinCalls(Effects):
         return None
 
     def attributes_of(self, owner: Any, node: ast.AST) -> Any:
-        """Return the attributes of an object as a dict."""
         if isinstance(owner, Namespace):
             return owner.values if owner.cls is None else made(View(owner.fields()))
         if isinstance(owner, Module):
@@ -220,5 +219,4 @@ class BuiltinCalls(Effects):
         return NotKnown(node, node.lineno, holds=list(mutable.values()), maker=maker)
 
     def touched_by(self, value: Any, maker: str, node: ast.Call) -> None:
-        """Take it that code that is not followed has changed an object."""
         self.forget(value, node)

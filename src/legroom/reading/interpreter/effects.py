@@ -112,7 +112,6 @@ class Effects(Evaluator):
         self._keep(Write(inside, key, inside.get(key, MISSING))).put(value)
 
     def rewrite(self, inside: list[Any] | dict[Any, Any], changed: Any) -> None:
-        """Set all of a list or dict."""
         self._keep(Write(inside, WHOLE, inside.copy())).put(changed)
 
     def _keep(self, write: Write) -> Write:
@@ -272,7 +271,6 @@ class Effects(Evaluator):
 
 
 def is_forgotten(value: Any) -> bool:
-    """Return whether nothing is known of a list or dict."""
     return isinstance(value, list | dict) and len(value) == 1 and rest_of(value) is not None
 
 

@@ -96,7 +96,6 @@ class Evaluator:
         return self.unhandled(node, at) if method is None else method(node, at)
 
     def unhandled(self, node: ast.expr, at: Any) -> Any:
-        """Return what an expression of a kind that is not evaluated is worth."""
         return self.unknown(node)
 
     def pay_for(self, node: ast.AST) -> None:
@@ -131,7 +130,6 @@ class Evaluator:
         return Symbol(f"{owner}.{node.attr}") if isinstance(owner, Symbol) else self.member(owner, node)
 
     def member(self, owner: Any, node: ast.Attribute) -> Any:
-        """Return an attribute of what is no library's object."""
         found = file_attribute(owner, node.attr) if isinstance(owner, FileRef) else None
         return self.unknown(node) if found is None else found
 
@@ -275,7 +273,6 @@ class Evaluator:
         return self.item(self.value(node.value, at), self.value(node.slice, at), node)
 
     def item(self, owner: Any, key: Any, node: ast.AST) -> Any:
-        """Return an item of a container."""
         if isinstance(owner, dict) and is_plain(key) and not isinstance(key, list | dict) and key in owner:
             return owner[key]  # whatever else is in it
         return self.attempt(node, lambda: known(owner)[known(key)])

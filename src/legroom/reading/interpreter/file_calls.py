@@ -45,14 +45,12 @@ def attributes(data: Any) -> Any:
 
 
 def joined(*parts: Any) -> FileRef | None:
-    """Return the path that the parts make; None where one of them is no path."""
     texts = [path_text(part) for part in parts]
     known = [text for text in texts if text is not None]
     return FileRef(str(Path(*known))) if known and len(known) == len(texts) else None
 
 
 def path_text(value: Any) -> str | None:
-    """Return a path as text; None for what is none."""
     if isinstance(value, FileRef):
         return value.path
     return value if isinstance(value, str) and not isinstance(value, Symbol) else None
@@ -97,7 +95,6 @@ _SAME = frozenset({"omegaconf.OmegaConf.to_container", "omegaconf.OmegaConf.to_o
 
 
 def is_file_call(name: str) -> bool:
-    """Return whether a function of that qualified name has to do with files of settings."""
     return name in _PATHS or name in _LOADERS or name in _ATTRIBUTE_DICTS or name in _SAME or name in _MERGING
 
 

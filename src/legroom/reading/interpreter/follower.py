@@ -476,7 +476,6 @@ class Interpreter(BuiltinCalls):
                 self.set_item(self.value(target.value, frame), self.value(target.slice, frame), value, target)
 
     def parts(self, target: ast.Tuple | ast.List, value: Any) -> list[Any]:
-        """Return what each of several targets gets of a value."""
         starred = any(isinstance(each, ast.Starred) for each in target.elts)
         if isinstance(value, list) and is_settled(value) and len(value) == len(target.elts) and not starred:
             return value
@@ -816,7 +815,6 @@ class Interpreter(BuiltinCalls):
     # -- classes -------------------------------------------------------------------------------------------------------
 
     def super_of(self, node: ast.Call) -> Any:
-        """Return `super()` in the method under way."""
         found = self.supers[-1] if self.supers else None
         return self.foreign("super", [], {}, node) if found is None else found
 
@@ -886,13 +884,11 @@ def _numbers(bounds: list[int]) -> list[int]:
 
 
 def _space(itself: Namespace, name: str) -> dict[str, Any] | None:
-    """Return the space that `self.name`, or the class's own `name`, is."""
     space = itself.fields().get(name)
     return space if is_space(space) else None
 
 
 def _is_generator(node: Any) -> bool:
-    """Return whether a function makes a generator."""
     todo = [] if isinstance(node, ast.Lambda) else list(node.body)
     while todo:
         one = todo.pop()

@@ -231,7 +231,6 @@ def is_foreign(symbol: str) -> bool:
 
 
 def wrapper_entry(symbol: str, kwargs: Mapping[str, Any]) -> Any:
-    """Return a wrapper as a run file names it."""
     own = {str(k): plain(v) for k, v in kwargs.items() if is_plain(v) and k not in ("env", "**")}
     return {str(symbol): own} if own else str(symbol)
 

@@ -100,7 +100,6 @@ class Scopes:
     # -- questions ---------------------------------------------------------------------------------------------------
 
     def scope_of(self, node: ast.AST) -> NameScope:
-        """Return the scope that `node` stands in."""
         return self._scope_at.get(id(node), self.root)
 
     def home(self, name: str, scope: NameScope) -> NameScope | None:
@@ -119,17 +118,14 @@ class Scopes:
             node = parent
 
     def statement_of(self, node: ast.AST) -> ast.stmt | None:
-        """Return the innermost statement that `node` is part of."""
         if isinstance(node, ast.stmt):
             return node
         return next((a for a in self.ancestors(node) if isinstance(a, ast.stmt)), None)
 
     def function_of(self, node: ast.AST) -> FunctionNode | None:
-        """Return the innermost function around `node`."""
         return next((a for a in self.ancestors(node) if isinstance(a, FunctionNode)), None)
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
-        """Return the innermost class around `node`."""
         return next((a for a in self.ancestors(node) if isinstance(a, ast.ClassDef)), None)
 
     def uses_of(self, made: ast.AST) -> list[ast.Name]:
@@ -320,7 +316,6 @@ class Scopes:
 
 
 def start(node: ast.AST) -> Position:
-    """Return where `node` begins, as a sortable position."""
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 

@@ -144,17 +144,14 @@ class Script:
         return self._meaning(node).definition
 
     def defined_as(self, name: str) -> tuple[Script, Definition] | None:
-        """Return what the module-level `name` of this script defines."""
         return self._exported(name, "", 0).definition
 
     def calls_of(self, *names: str) -> Iterator[ast.Call]:
-        """Yield the calls of any of these qualified names, in order."""
         for call in self.calls:
             if self.qualified(call.func) in names:
                 yield call
 
     def imports(self, package: str) -> bool:
-        """Return whether the file imports `package` or something of it, anywhere."""
         return any(name == package or name.startswith(f"{package}.") for name, _ in self.imported)
 
     @cached_property
@@ -198,7 +195,6 @@ class Script:
         return _Meaning(meanings[0].name if len({meaning.name for meaning in meanings}) == 1 else None)
 
     def _bound(self, binding: Binding, depth: int) -> _Meaning:
-        """Return what one binding means."""
         if binding.kind == "definition" and isinstance(binding.node, Definition):
             return _Meaning(None, (self, binding.node))
         if binding.kind == "import":
@@ -290,7 +286,6 @@ def has_hidden_arguments(call: ast.Call) -> bool:
 
 
 def dotted(node: ast.AST) -> str | None:
-    """Return `self.model.env` as it is written; None for what is no chain of names."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -341,7 +336,6 @@ def _follow(script: Script, folder: Path, modules: dict[str, Script]) -> None:
 
 
 def each_function(cls: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield the methods of a class."""
     for statement in cls.body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             yield statement

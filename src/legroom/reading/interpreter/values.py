@@ -142,7 +142,6 @@ class Class:
         return f"{self.module.name}:{self.node.name}"
 
     def method(self, name: str) -> Function | None:
-        """Return the method of that name, its own or that of a base in the script."""
         for node in self.node.body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
                 return Function(node, self.frame, self.module, cls=self)
@@ -150,7 +149,6 @@ class Class:
         return next((found for found in inherited if found is not None), None)
 
     def fields(self) -> dict[str, Any]:
-        """Return its attributes, those of its bases in the script below its own."""
         inherited = [base.fields() for base in reversed(self.bases) if isinstance(base, Class) and base is not self]
         return {name: value for names in (*inherited, self.inside.names) for name, value in names.items()}
 
@@ -195,11 +193,9 @@ class Namespace:
     cls: Class | None = None
 
     def method(self, name: str) -> Function | None:
-        """Return the method of that name that its class has."""
         return None if self.cls is None else self.cls.method(name)
 
     def fields(self) -> dict[str, Any]:
-        """Return its attributes, those of its class below its own."""
         return self.values if self.cls is None else {**self.cls.fields(), **self.values}
 
 

@@ -92,7 +92,6 @@ def _mentions(text: str, name: str) -> bool:
 
 
 def _dropped(script: Script) -> Iterator[Found]:
-    """A callback made as a statement of its own and thrown away at once."""
     for node in script.nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             what = callback_name(script, node.value.func)

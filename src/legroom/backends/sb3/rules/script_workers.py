@@ -56,7 +56,6 @@ def _methods(script: Script) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _entry(node: ast.expr | None, key: str) -> ast.expr | None:
-    """Return what `{"start_method": ...}` or `dict(start_method=...)` gives for a key."""
     if isinstance(node, ast.Dict):
         for name, value in zip(node.keys, node.values, strict=True):
             if isinstance(name, ast.Constant) and name.value == key:
