@@ -66,7 +66,7 @@ MODULE = re.compile(r"legroom(?:\.\w+)+")
 CEILINGS = {
     "backends.sb3": 12_305,
     "hollow": 10_468,
-    "reading": 6_394,
+    "reading": 6_385,
     "backends.program": 5_244,
     "rendering": 4_317,
     "backends.brax": 4_294,
@@ -77,7 +77,7 @@ CEILINGS = {
     "storing": 2_619,
     "sharing": 2_494,
     "backends.rllib": 2_426,
-    "checking": 1_919,
+    "checking": 1_875,
     "serving": 1_797,
     "machine": 1_731,
     "environments": 1_652,

@@ -189,8 +189,6 @@ AntBulletEnv-v0:
   n_envs: 2
   env_wrapper:
     - sb3_contrib.common.wrappers.TimeFeatureWrapper
-    - rl_zoo3.wrappers.HistoryWrapper:
-        horizon: 2
   callback:
     - rl_zoo3.callbacks.ParallelTrainCallback
 
@@ -221,7 +219,7 @@ def test_zoo_source_strings_merges_and_wrappers(tmp_path: Path) -> None:
         "net_arch": {"pi": [256, 256], "vf": [256, 256]},
     }  # fmt: skip
     assert run.env.spaces is not None
-    assert run.env.spaces.observation.shape == (74,)  # (28 + time) and 8 actions, of two steps
+    assert run.env.spaces.observation.shape == (29,)  # 28 + time
 
 
 def test_zoo_entry_for_a_game_or_env_without_its_own(tmp_path: Path) -> None:

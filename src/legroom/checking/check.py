@@ -91,7 +91,7 @@ def _checked(target: Target, rules: Sequence[Rule], **options: Any) -> list[Chec
 
 def look_at(subject: Subject, rules: Sequence[Rule] = RULES) -> Checked:
     """Return what the rules find in one subject, in the order of its gravity, and what is fine."""
-    ignored = read_ignored(subject.text, python=subject.path.endswith(".py"))
+    ignored = read_ignored(subject.text)
     several = len(subject.runs) + len(subject.guessed) > 1
     findings: list[Finding] = []
     fixes: list[Fix] = []

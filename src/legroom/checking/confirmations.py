@@ -72,24 +72,6 @@ def _episodes(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
         )
 
 
-def _schedules(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
-    rate = hyper(one.run, "learning_rate")
-    if isinstance(rate, str) and rate.startswith("lin"):
-        yield f"learning_rate {rate}", "a linear schedule goes by the share of the run that is left, so it completes"
-    fraction, total = hyper(one.run, "exploration_fraction"), one.run.total_timesteps
-    if (
-        isinstance(fraction, int | float)
-        and total
-        and 0 < fraction <= 1
-        and one.knows("hyperparams", "exploration_fraction")
-    ):
-        final = hyper(one.run, "exploration_final_eps")
-        yield (
-            f"exploration_fraction {fraction:g}",
-            f"epsilon reaches {final} after {int(fraction * total):,} of {total:,} steps",
-        )
-
-
 LOOKS: tuple[Callable[[Subject, SubjectRun], Iterable[Sentence]], ...] = (
-    _of_the_library, _epochs, _host, _gpu, _total, _episodes, _schedules,
+    _of_the_library, _epochs, _host, _gpu, _total, _episodes,
 )  # fmt: skip

@@ -231,12 +231,6 @@ def _time_feature(known: Known, kwargs: dict[str, Any]) -> Known:
     return _inner_box(known, _inner(known) + 1)
 
 
-def _history(known: Known, kwargs: dict[str, Any]) -> Known:
-    horizon = int(kwargs.get("horizon", 2))
-    (actions,) = known.action["shape"]
-    return _inner_box(known, horizon * (_inner(known) + actions))
-
-
 def _time_limit(known: Known, kwargs: dict[str, Any]) -> Known:
     return Known(known.observation, known.action, int(kwargs["max_episode_steps"]))
 
@@ -257,15 +251,12 @@ WRAPPERS: Mapping[str, Callable[[Known, dict[str, Any]], Known]] = {
     "AtariPreprocessing": _atari_preprocessing,
     "WarpFrame": _warp,
     "ResizeObservation": _resize,
-    "YAMLCompatResizeObservation": _resize,
     "GrayScaleObservation": _grayscale,
     "GrayscaleObservation": _grayscale,
     "FlattenObservation": _flatten,
     "FrameStack": _stack,
     "FrameStackObservation": _stack,
     "TimeFeatureWrapper": _time_feature,
-    "HistoryWrapper": _history,
-    "HistoryWrapperObsDict": _history,
     "TimeLimit": _time_limit,
     "FlatObsWrapper": _mission_text,
     "ImgObsWrapper": _image_only,
