@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput
-from legroom.model.draft import merged
 from legroom.reading.interpreter.values import Symbol
 from legroom.reading.reading_budget import pay
 from legroom.reading.reading_notes import note
@@ -31,17 +30,6 @@ class FileRef:
     """A path, the file open at it, or its text."""
 
     path: str
-
-
-class Loaded(dict[Any, Any]):
-    """A mapping whose keys are attributes too, as OmegaConf and its likes make them."""
-
-
-def attributes(data: Any) -> Any:
-    """Return the data with every mapping in it as one whose keys are attributes."""
-    if isinstance(data, dict):
-        return Loaded({key: attributes(value) for key, value in data.items()})
-    return [attributes(value) for value in data] if isinstance(data, list) else data
 
 
 def joined(*parts: Any) -> FileRef | None:
@@ -78,27 +66,18 @@ _PATHS: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(
         (
             "os.path.abspath", "os.path.realpath", "os.path.normpath", "os.path.expanduser", "os.fspath", "str",
-            "hydra.utils.to_absolute_path",
         ),
         _text(str),
     ),
 }  # fmt: skip
 _LOADERS = frozenset({
     "yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "json.load", "json.loads", "toml.load",
-    "tomllib.load", "tomllib.loads", "tomli.load", "omegaconf.OmegaConf.load",
+    "tomllib.load", "tomllib.loads", "tomli.load",
 })  # fmt: skip
-_ATTRIBUTE_DICTS = frozenset({
-    "omegaconf.OmegaConf.create", "omegaconf.DictConfig", "easydict.EasyDict", "box.Box", "munch.Munch",
-    "munch.munchify", "munch.DefaultMunch", "dotmap.DotMap", "ml_collections.ConfigDict", "addict.Dict",
-})  # fmt: skip
-_SAME = frozenset({"omegaconf.OmegaConf.to_container", "omegaconf.OmegaConf.to_object", "omegaconf.OmegaConf.resolve"})
 
 
 def is_file_call(name: str) -> bool:
-    return name in _PATHS or name in _LOADERS or name in _ATTRIBUTE_DICTS or name in _SAME or name in _MERGING
-
-
-_MERGING = frozenset({"omegaconf.OmegaConf.merge", "omegaconf.OmegaConf.from_cli"})
+    return name in _PATHS or name in _LOADERS
 
 
 def file_call(name: str, args: list[Any], kwargs: dict[str, Any], script: str | None) -> Any:
@@ -108,16 +87,7 @@ def file_call(name: str, args: list[Any], kwargs: dict[str, Any], script: str | 
         return None if plainly else _PATHS[name](*(args or [kwargs.get("file")]))
     if name in _LOADERS and args and script is not None:
         text = path_text(args[0])
-        return None if text is None else load(text, script, with_attributes=name.startswith("omegaconf"))
-    if name in _ATTRIBUTE_DICTS and all(isinstance(arg, dict) for arg in args):
-        return attributes({**(args[0] if args else {}), **kwargs})
-    if name in _SAME and args:
-        return args[0] if isinstance(args[0], dict) else None
-    if name in _MERGING and all(isinstance(arg, dict) for arg in args):
-        whole: Any = {}
-        for arg in args:
-            whole = merged(whole, arg)
-        return attributes(whole)
+        return None if text is None else load(text, script)
     return None
 
 
@@ -141,7 +111,7 @@ def file_attribute(owner: FileRef, name: str) -> Any:
     return [FileRef(str(parent)) for parent in path.parents] if name == "parents" else known.get(name)
 
 
-def load(text: str, script: str, *, with_attributes: bool = False) -> Any:
+def load(text: str, script: str) -> Any:
     """Return the data of the settings file that a path in a script means; None where there is none to be read."""
     file = _beside(text, script)
     if file is None:
@@ -159,7 +129,7 @@ def load(text: str, script: str, *, with_attributes: bool = False) -> Any:
     if not isinstance(data, dict):
         return data
     note(f"also read: {file}, which {Path(script).name} loads")
-    return attributes(data) if with_attributes else data
+    return data
 
 
 def _beside(text: str, script: str) -> Path | None:

@@ -27,7 +27,7 @@ from legroom.reading.constants import argument_default
 from legroom.reading.interpreter.builtin_calls import DECIDING, BuiltinCalls, View, is_harmless_call
 from legroom.reading.interpreter.effects import MISSING, Broken, Continued, Leaving, Raised, Returned
 from legroom.reading.interpreter.evaluator import OPERATORS, binary
-from legroom.reading.interpreter.file_calls import FileRef, Loaded, file_method
+from legroom.reading.interpreter.file_calls import FileRef, file_method
 from legroom.reading.interpreter.gym_calls import ENV_CALLS, Env, is_foreign, is_space, wrapped_by_library
 from legroom.reading.interpreter.scopes import imported_module, is_main_guard
 from legroom.reading.interpreter.script import dotted
@@ -494,8 +494,6 @@ class Interpreter(BuiltinCalls):
                 self.write(owner.frame.names, name, value)
             case Class() if owner.method(name) is None and not name.startswith("__"):
                 self.write(owner.inside.names, name, value)
-            case Loaded():
-                self.write(owner, name, value)
             case NotKnown():
                 self.forget(owner, node)
             case Class() | Super():
@@ -551,8 +549,6 @@ class Interpreter(BuiltinCalls):
                 return fields.get(node.attr, self.unknown(node)) if known else Bound(owner, node.attr)
             case Class() if owner.method(node.attr) is None:
                 return owner.fields().get(node.attr, self.unknown(node))
-            case Loaded() if node.attr in owner:
-                return owner[node.attr]
             case FileRef():
                 found = super().member(owner, node)
                 return Bound(owner, node.attr) if isinstance(found, NotKnown) else found

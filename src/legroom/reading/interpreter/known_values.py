@@ -120,9 +120,3 @@ def integer_of(script: Script, node: ast.expr | None) -> int | None:
 def text_of(script: Script, node: ast.expr | None) -> str | None:
     value = _value(script, node)
     return value if type(value) is str else None
-
-
-def length_of(script: Script, node: ast.expr | None) -> int | None:
-    """Return how many items a list has, whatever they are: `[f] * 4`; None where it is none or not known."""
-    value = _value(script, node)
-    return len(value) if isinstance(value, list) else None

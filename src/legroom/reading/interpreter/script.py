@@ -230,11 +230,6 @@ class Script:
 
     # -- places ------------------------------------------------------------------------------------------------------
 
-    def column(self, line: int, byte_column: int) -> int:
-        """Return the 0-based column in characters of a column in bytes, as `ast` counts them."""
-        text = self.lines[line - 1] if line <= len(self.lines) else ""
-        return len(text.encode("utf-8")[:byte_column].decode("utf-8", "ignore"))
-
     def comment(self, line: int) -> str:
         """Return the comment at the end of `line`, as far as a line alone can tell."""
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
