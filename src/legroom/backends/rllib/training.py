@@ -85,7 +85,7 @@ class RllibLearner(Learner):
         stack.callback(shutil.rmtree, folder := new_temporary(out), ignore_errors=True)
         stack.enter_context(importable_by_workers(self._task.cluster))
         stack.enter_context(ray_session(self._task.cluster, num_cpus=local_cpus(self._plan), object_store_nbytes=store))
-        refuse_what_cannot_be_placed(self._plan, rooms_of_cluster())
+        refuse_what_cannot_be_placed(self._run, self._plan, rooms_of_cluster())
         self._notices = DeathNotices(self._loop.say)
         stack.callback(self._notices.close)
         self._algorithm = self._built(folder)
@@ -144,7 +144,7 @@ class RllibLearner(Learner):
         config = make_config(self._run, self._plan, self._task.device)
 
         def build() -> Any:
-            with building(folder, self._plan.runner_nbytes):
+            with building(folder, self._run.memory.runner_bytes):
                 return config.build_algo()
 
         try:
