@@ -64,7 +64,7 @@ WORDS = re.compile(
 MODULE = re.compile(r"legroom(?:\.\w+)+")
 # Lines of Python, docstrings included; the rooms of backends apart. They only fall.
 CEILINGS = {
-    "backends.sb3": 13_226,
+    "backends.sb3": 13_064,
     "hollow": 10_468,
     "reading": 6_938,
     "backends.program": 5_250,
@@ -85,7 +85,7 @@ CEILINGS = {
     "top level": 1_518,
     "fitting": 1_256,
     "sweeping": 1_047,
-    "predicting": 775,
+    "predicting": 767,
     "device": 657,
     "xla": 601,
     "backends": 548,
