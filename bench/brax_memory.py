@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import write_section
-from legroom.backends.brax.asking import calibrate
+from legroom.backends.brax.asking import ask_for_plan
 from legroom.backends.brax.calibration import known_of
 from legroom.backends.brax.plans import Sizes, sizes_of
 from legroom.fitting.changes import with_settings
@@ -80,14 +80,14 @@ def memory_rows(
 ) -> tuple[list[list[str]], list[float], list[float]]:
     """Return a row per setting, the errors of (a) where it counts, and those of (b)."""
     known = known_of(run)
-    assert known is not None and known.plan.step is not None
+    assert known is not None
     rows, running, compiling = [], [], []
     for sizes in settings:
         one = with_setting(run, sizes)
         bill = predict(one, MACHINE, mode="arithmetic", device="cpu")
         real = measured(one, keep)
-        temporaries = known.plan.step.nbytes(sizes_of(one))
-        error, host = growth(bill) / real["growth"] - 1, known.calibration.compiled_nbytes / real["compiled"] - 1
+        temporaries = known.plan.nbytes(sizes_of(one))
+        error, host = growth(bill) / real["growth"] - 1, known.calibration.all_compiled_nbytes / real["compiled"] - 1
         counts = real["growth"] >= LEAST_GROWTH
         running += [abs(error)] if counts else []
         compiling.append(abs(host))
@@ -95,7 +95,7 @@ def memory_rows(
             f"{sizes.envs:,} envs, {sizes.batch:,} × {sizes.minibatches}, unroll {sizes.unroll}",
             f"{growth(bill) / MB:,.0f}", f"{real['growth'] / MB:,.0f}",
             f"{error:+.1%}" + ("" if counts else " (small)"),
-            f"{temporaries / real['temporaries'] - 1:+.2%}", f"{known.calibration.compiled_nbytes / MB:,.0f}",
+            f"{temporaries / real['temporaries'] - 1:+.2%}", f"{known.calibration.all_compiled_nbytes / MB:,.0f}",
             f"{real['compiled'] / MB:,.0f}", f"{host:+.1%}", f"{real['compile_s']:.0f} s", f"{real['execute_s']:.0f} s",
         ])  # fmt: skip
         print(*rows[-1], sep="  ", flush=True)
@@ -106,7 +106,7 @@ def main() -> int:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     base = with_setting(read("robot:quick"), CALIBRATED_AT)
-    calibrate(base, progress=lambda text: print(text, flush=True))
+    ask_for_plan(base, progress=lambda text: print(text, flush=True))
     few = "--few" in sys.argv
     keep = Path(sys.argv[sys.argv.index("--keep") + 1]) if "--keep" in sys.argv else None
     rows, running, compiling = memory_rows(base, FEW if few else SETTINGS, keep)

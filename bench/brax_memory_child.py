@@ -37,7 +37,7 @@ def status(name: str) -> int:
 
 def one_robot(run: Run) -> Captured:
     """Return the same run with one environment, really begun: its weights, and a state to copy."""
-    return capture(with_sizes(run, Sizes(1, 1, 1, 1), 1), real=True, training_steps_per_epoch=1)
+    return capture(with_sizes(run, Sizes(1, 1, 1, 1), 1), real=True)
 
 
 def first_arguments(shapes: tuple[Any, ...], one: Captured) -> tuple[Any, ...]:
@@ -58,7 +58,7 @@ def main() -> None:
     jax.config.update("jax_enable_compilation_cache", False)
     imported = status("VmRSS")
     began = time.monotonic()
-    captured = capture(run, training_steps_per_epoch=1)
+    captured = capture(run)
     lowered = captured.epoch.lower(*captured.arguments)  # type: ignore[attr-defined]
     program = lowered.compile()
     found = {

@@ -90,6 +90,8 @@ def fit(
                 mended, repairs, steps = run, [], without
         fitted = _replayed(mended, steps)
         fitted, steps = _with_storage_limit(fitted, steps, predictor, budget)
+    if search.fits(fitted) and predictor.looks_closer(fitted) and not search.fits(fitted):
+        return fit(run, budget, predictor, allow=allow, begun=begun)
     _refuse_guesses(fitted, budget, predictor)
     before = predictor.footprint(run)
     turns = _turns(run, repairs, steps, predictor)
