@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from legroom.model.plan import Price
-from legroom.model.shown import ShownInNotebooks
 from legroom.units import format_size
 
 LeakVerdict = Literal["leak", "growing", "ok"]
@@ -360,7 +359,7 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Trace(ShownInNotebooks):
+class Trace:
     """The samples of one watching, thinned so that lowest and highest moments stay, and what they say."""
 
     samples: tuple[Sample, ...]

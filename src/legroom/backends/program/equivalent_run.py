@@ -17,7 +17,7 @@ from legroom.machine import probe
 from legroom.model.footprint import Item, Phase
 from legroom.model.rehearsal import Filling, SameRun
 from legroom.predicting.predict import add_up, gather
-from legroom.units import format_span
+from legroom.units import duration_text
 
 AGREEMENT = 0.05  # between what a library's buffer takes by arithmetic and the arrays that were asked for
 
@@ -76,4 +76,4 @@ def _with_times(item: Item, theirs: Sequence[Filling]) -> Item:
     seconds = [one.seconds for one in theirs if one.seconds is not None]
     if not seconds:
         return item
-    return replace(item, why=f"{item.why}; full in about {format_span(max(seconds))}")
+    return replace(item, why=f"{item.why}; full in about {duration_text(max(seconds))}")
