@@ -83,13 +83,11 @@ class Predictor:
 
     def looks_closer(self, run: Run) -> bool:
         """Have the library look at this very run where variants share one look; return whether its bill is another."""
-        before = self.footprint(run)
         if self.mode == "arithmetic" or self.device != "cuda" or self._backend.fitter.evidence_key(run):
             return False
-        machine, tell = self._first.machine, self._progress
-        self._backend.predictor.look([run], [self.device], machine, "trace", progress=tell)
-        self._footprints.clear()
-        return self.footprint(run).gpu != before.gpu
+        before, look = self._footprints.pop(run.key, None), self._backend.predictor.look
+        look([run], [self.device], self._first.machine, "trace", progress=self._progress)
+        return before is None or self.footprint(run).gpu != before.gpu
 
     def freely(self) -> Run:
         """Return the run with every free saving: bit-equal results and no slower, so there is no reason not to."""
@@ -99,17 +97,15 @@ class Predictor:
         """Trace what of these runs is not traced yet, in one go."""
         if self.mode == "arithmetic":
             return
-        wanted = {self._backend.fitter.evidence_key(run): run for run in runs}
-        missing = [run for key, run in wanted.items() if key not in self._by_net]
+        key_of = self._backend.fitter.evidence_key
+        missing = [run for key, run in {key_of(run): run for run in runs}.items() if key not in self._by_net]
         if not missing:
             return
-        first = self._first
-        how: Any = {"mode": self.mode, "device": self.device, "trust": self._trust}
+        first, how = self._first, dict[str, Any](mode=self.mode, device=self.device, trust=self._trust)
         same = {name: getattr(first, name) for name in ("env_nbytes", "env", "env_not_built", "lean")}
-        gathered = gather_all(missing, first.machine, build_env=False, **how)
-        for run, (_, found) in zip(missing, gathered, strict=True):
+        for run, (_, found) in zip(missing, gather_all(missing, first.machine, build_env=False, **how), strict=True):
             notes = tuple(dict.fromkeys((*first.notes, *found.notes)))
-            self._by_net[self._backend.fitter.evidence_key(run)] = replace(found, **same, notes=notes)
+            self._by_net[key_of(run)] = replace(found, **same, notes=notes)
 
 
 def predictor_at_once(
