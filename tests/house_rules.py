@@ -64,7 +64,7 @@ WORDS = re.compile(
 MODULE = re.compile(r"legroom(?:\.\w+)+")
 # Lines of Python, docstrings included; the rooms of backends apart. They only fall.
 CEILINGS = {
-    "backends.sb3": 12_412,
+    "backends.sb3": 12_400,
     "hollow": 10_468,
     "reading": 6_936,
     "backends.program": 5_244,
@@ -72,7 +72,7 @@ CEILINGS = {
     "rendering": 4_317,
     "training": 4_064,
     "watching": 3_338,
-    "model": 3_331,
+    "model": 3_308,
     "cli": 3_220,
     "checking": 2_828,
     "storing": 2_619,
@@ -83,14 +83,14 @@ CEILINGS = {
     "environments": 1_652,
     "explaining": 1_572,
     "top level": 1_492,
-    "fitting": 1_244,
+    "fitting": 1_236,
     "sweeping": 1_047,
-    "predicting": 759,
+    "predicting": 737,
     "device": 657,
     "xla": 601,
     "backends": 548,
     "cluster": 473,
-    "files": 452,
+    "files": 449,
     "scheduling": 177,
     "class names twice": 0,
 }
