@@ -16,9 +16,8 @@ from typing import Literal
 
 from legroom.backends.base import backend_of
 from legroom.errors import BadInput, Unknown
-from legroom.fitting.changes import differences, with_changes, with_settings
+from legroom.fitting.changes import Mend, breaks_rules, differences, repaired, with_changes, with_settings
 from legroom.fitting.predictor import Predictor
-from legroom.fitting.repairs import Mend, breaks_rules, repaired
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.plan import PRICES, Change, Knob, Plan, Price, Turn
 from legroom.model.run import Run

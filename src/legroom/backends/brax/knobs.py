@@ -20,6 +20,7 @@ from legroom.backends.base import hyper
 from legroom.backends.brax.constraints import INT32
 from legroom.backends.brax.facts import LAYERS, env_steps_per_training_step, eval_envs_of, is_ppo
 from legroom.fitting.changes import (
+    breaks_rules,
     differences,
     divisors_below,
     halves,
@@ -29,7 +30,6 @@ from legroom.fitting.changes import (
     smaller_rings,
     with_settings,
 )
-from legroom.fitting.repairs import breaks_rules
 from legroom.fitting.search import needed_in_all
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Footprint
