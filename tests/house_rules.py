@@ -64,19 +64,19 @@ WORDS = re.compile(
 MODULE = re.compile(r"legroom(?:\.\w+)+")
 # Lines of Python, docstrings included; the rooms of backends apart. They only fall.
 CEILINGS = {
-    "backends.sb3": 12_070,
+    "backends.sb3": 12_064,
     "hollow": 10_468,
     "reading": 6_294,
     "backends.program": 5_244,
-    "backends.brax": 4_294,
     "rendering": 4_242,
+    "backends.brax": 3_969,
     "training": 3_928,
     "watching": 3_338,
     "model": 3_295,
     "cli": 3_167,
     "storing": 2_619,
     "sharing": 2_494,
-    "backends.rllib": 2_425,
+    "backends.rllib": 1_912,
     "checking": 1_875,
     "serving": 1_793,
     "machine": 1_730,
@@ -90,7 +90,7 @@ CEILINGS = {
     "xla": 601,
     "backends": 546,
     "cluster": 473,
-    "files": 437,
+    "files": 435,
     "scheduling": 177,
     "class names twice": 0,
 }
