@@ -73,7 +73,7 @@ CEILINGS = {
     "training": 4_064,
     "model": 3_331,
     "watching": 3_298,
-    "cli": 3_220,
+    "cli": 3_219,
     "checking": 2_828,
     "storing": 2_619,
     "sharing": 2_467,

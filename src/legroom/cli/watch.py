@@ -11,7 +11,6 @@ from typing import Any
 from legroom.cli.commands import TrainProgramCommand, WatchCommand
 from legroom.cli.output import check_writable
 from legroom.errors import EXIT_GOOD, BadInput
-from legroom.machine.live_log import LiveLog
 from legroom.model.files import write_whole
 from legroom.model.trace import Watched
 from legroom.rendering.document import Document
@@ -55,9 +54,7 @@ def display_for(out: Path | None, command: str = WATCH, *, force: bool = False) 
             check_writable("--out", out / name, force=force)
     may_draw = _may_draw()
     colour = may_draw and "NO_COLOR" not in os.environ
-    display = WatchDisplay(_to_stderr, live=may_draw, colour=colour, command=command)
-    display.log = None if out is None else LiveLog(out)
-    return display
+    return WatchDisplay(_to_stderr, live=may_draw, colour=colour, command=command).logging(out)
 
 
 def report(

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Self
 
 from legroom.errors import BadInput
 from legroom.machine.cgroup import oom_kills, read_cgroup
@@ -39,7 +40,12 @@ STOPPED_BY_S = 30.0  # an end so soon after a signal that we passed on is its do
 class Display:
     """What shows a watching while it goes on; by itself it shows nothing, and passes on what the command wrote."""
 
-    log: LiveLog | None = None  # for whoever follows it from outside
+    log: LiveLog | None = None
+
+    def logging(self, folder: Path | None) -> Self:
+        """Also log in the folder, for whoever follows it from outside."""
+        self.log = None if folder is None else LiveLog(folder)
+        return self
 
     def pass_on(self, chunk: bytes) -> None:
         """Write what the command wrote to standard error."""
