@@ -74,15 +74,8 @@ def imported(folder: Path, start: list[str], command: str) -> tuple[str, subproc
     spy.unlink(missing_ok=True)
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONSAFEPATH")}
     environment |= {"SPY": str(spy), "XDG_CACHE_HOME": str(folder / "cache"), "OMP_NUM_THREADS": "1", "COLUMNS": "150"}
-    done = subprocess.run(
-        [*start, *command.split()],
-        cwd=folder,
-        env=environment,
-        text=True,
-        capture_output=True,
-        timeout=400,
-        check=False,
-    )
+    asked = {"cwd": folder, "env": environment, "text": True, "capture_output": True, "timeout": 400}
+    done = subprocess.run([*start, *command.split()], check=False, **asked)
     return spy.read_text() if spy.exists() else "", done
 
 
