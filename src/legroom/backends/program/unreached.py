@@ -153,8 +153,7 @@ class _UnreachedSearch:
     def _is_reached(self, file: str, statement: ast.stmt) -> bool:
         blocks = [block for block in _blocks(statement) if block]
         last = min((_first(block[0]) - 1 for block in blocks), default=_last(statement))
-        reached = self.lines.get(file, frozenset())
-        return any(line in reached for line in range(_first(statement), max(last, statement.lineno) + 1))
+        return not self.lines.get(file, set()).isdisjoint(range(_first(statement), max(last, statement.lineno) + 1))
 
     def _look(self, file: str, body: Sequence[ast.stmt]) -> None:
         """Find what was not executed in a block that was, or will be."""
@@ -244,13 +243,14 @@ class _UnreachedSearch:
 
     def _is_stepped(self, node: ast.expr) -> bool:
         """Return whether an expression is a whole number that may change after many steps that were alike."""
+        if isinstance(node, ast.IfExp):
+            ways = (node.body, node.orelse)
+            whole = all(map(self.judge.is_number, ways)) and not any(map(_is_real, ways))
+            return (whole and self._may_change(node.test)) or any(map(self._is_stepped, ways))
         if _is_real(node):
             return False
         if isinstance(node, ast.Name | ast.Attribute):
             return name_of(node) in self.stepped
-        if isinstance(node, ast.IfExp):
-            differ = all(self.judge.is_number(each) and not _is_text(each) for each in (node.body, node.orelse))
-            return (differ and self._may_change(node.test)) or any(map(self._is_stepped, (node.body, node.orelse)))
         if isinstance(node, ast.BinOp):
             divided = isinstance(node.op, ast.FloorDiv) and self._is_counted(node)
             return divided or self._is_stepped(node.left) or self._is_stepped(node.right)
@@ -283,10 +283,6 @@ class _UnreachedSearch:
         return any(isinstance(each, ast.Name | ast.Attribute) and name_of(each) in counters for each in ast.walk(node))
 
 
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and not isinstance(node.value, int))
-
-
 def _sizes_of(node: ast.AST) -> Iterator[ast.expr]:
     """Yield what a node takes as sizes: bounds of slices."""
     if isinstance(node, ast.Slice):
@@ -297,6 +293,7 @@ def _is_real(node: ast.expr) -> bool:
     """Return whether a number is no whole one, and so no size."""
     return any(
         (isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div))
+        or isinstance(each, ast.JoinedStr)
         or (isinstance(each, ast.Constant) and isinstance(each.value, float | str))
         for each in ast.walk(node)
     ) and not any(isinstance(each, ast.Call) and name_of(each.func) in ("int", "round") for each in ast.walk(node))
