@@ -40,13 +40,13 @@ SCRIPT = "from stable_baselines3 import PPO\nPPO('MlpPolicy', 'CartPole-v1', n_s
 LOG = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 7.78 GiB\n"
 RAY = "train rllib.yaml --out rllib"
 QUICK = (
-    "predict run.yaml --mode arithmetic", "predict train.py --mode arithmetic", "predict run.yaml",
+    "predict run.yaml --mode arithmetic", "predict train.py --mode arithmetic", "--help",
     "fit run.yaml --mode arithmetic --ram 1GiB", "check .", "explain oom.log", "machine", "workloads", "schema",
-    "--help",
 )  # fmt: skip
 SLOW = (
-    "predict train.py", "predict own.yaml --trust", "fit own.yaml --trust --ram 2GiB", "train run.yaml --out light",
-    "train own.yaml --out own", "train subproc.yaml --plain --out subproc", "train run.yaml --out light --resume",
+    "predict run.yaml", "predict train.py", "predict own.yaml --trust", "fit own.yaml --trust --ram 2GiB",
+    "train run.yaml --out light", "train own.yaml --out own", "train subproc.yaml --plain --out subproc",
+    "train run.yaml --out light --resume",
     "profile own_env:make --frames 50", "watch -- true", "export light policy.zip",
     "sweep run.yaml --param seed=0..1 --out sweeps",
     "predict rllib.yaml", RAY,
