@@ -361,8 +361,7 @@ class CheckCommand(JsonOption, PlaceOptions, RunOptions):
     """Find mistakes in a configuration or training script, worst first. Nothing is executed.
 
     Run files, zoo and brax YAML are parsed; Python is read by its syntax tree. Exit code 1: there are errors or
-    warnings. The comment `# legroom: ignore[LR012]` suppresses a finding. [tool.legroom] in the nearest pyproject.toml
-    may set ignore, ram, vram and gpu.
+    warnings. The comment `# legroom: ignore[LR012]` suppresses a finding.
 
     \b
     legroom check train.py --ram 32GiB --vram 16GiB
