@@ -85,7 +85,6 @@ def _split(texts: list[str]) -> list[str]:
 
 
 def _is_ours(each: Checked) -> bool:
-    """Return whether a file is that of a named run."""
     return any(each.path == str(file) for workload in workloads() for file in workload.run_files().values())
 
 
