@@ -54,7 +54,7 @@ MODULE = re.compile(r"legroom(?:\.\w+)+")
 CEILINGS = {
     "backends.sb3": 12_099,
     "hollow": 10_468,
-    "reading": 6_325,
+    "reading": 6_294,
     "backends.program": 5_244,
     "backends.brax": 4_294,
     "rendering": 4_242,
