@@ -38,7 +38,6 @@ from .library_memory import NAMES, LibraryMemory
 from .op_scratch import Call
 from .operator_arguments import META, NUMBERS_MATTER, concerned, constants, describe, hollowed, zeros
 from .scratch_uncertainty import MATMULS, PROGRAMS, SHAPES, doubt_of
-from .sparse_tensors import SparseTensors
 from .value_operators import ValueOperators
 
 _aten = torch.ops.aten
@@ -72,8 +71,7 @@ class Follower(CardStorages):
         self._unmodelled: set[Any] = set()
         self._doubts: dict[str, int] = {}
         self._tried: set[tuple[int, str]] = set()  # convolutions that were benchmarked
-        self._sparse = SparseTensors(self, _Entered)
-        self._special = ValueOperators(self, _Entered, self._sparse).table
+        self._special = ValueOperators(self, _Entered).table
 
     @classmethod
     def of_run(cls, shape: Shape | None, reads: RunReads) -> Follower:
@@ -126,6 +124,10 @@ class Follower(CardStorages):
             return self._run(func, args, kwargs)
         except OutOfMemory as error:
             failure = error.with_traceback(None)  # its frames would keep tensors alive that die on a card
+        except NotImplementedError as error:
+            if "storage" not in str(error):
+                raise
+            failure = self.refused(f"{func} of a tensor without a storage of its own (sparse)")
         except RuntimeError as error:
             if "on the expected device meta" not in str(error):
                 raise
@@ -186,11 +188,8 @@ class Follower(CardStorages):
         card = None
         if kwargs:
             kwargs, card = self._placed(kwargs, kwargs.get("device"))
-        try:
-            if card is None:
-                card = self._card_of(args) or (self._card_of(kwargs.values()) if kwargs else None)
-        except NotImplementedError:  # a tensor without a storage of its own
-            return self._sparse.run(func, args, kwargs)
+        if card is None:
+            card = self._card_of(args) or (self._card_of(kwargs.values()) if kwargs else None)
         known, here = card is not None, self.here
         here.card = card or self.cards[here.device]
         here.origin = facts.name
@@ -200,12 +199,9 @@ class Follower(CardStorages):
                 return out
         if not known and not self._ours():
             return func(*args, **kwargs)  # the program's own use of the meta device
-        try:
-            for given in args:
-                if isinstance(given, torch.Tensor) and is_meta(given):
-                    self.births(given)  # if it was made behind the dispatcher's back
-        except NotImplementedError:
-            return self._sparse.run(func, args, kwargs)
+        for given in args:
+            if isinstance(given, torch.Tensor) and is_meta(given):
+                self.births(given)  # if it was made behind the dispatcher's back
         if facts.composite:  # called from here, below autograd, which divides it elsewhere
             with _Entered(self):
                 return func.decompose(*args, **kwargs)

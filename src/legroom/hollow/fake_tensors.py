@@ -28,16 +28,11 @@ _wrapped: Any = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 def storage_key(tensor: torch.Tensor) -> int:
-    """Return what tells storages apart; that of the values of a sparse tensor, and of what functorch has wrapped."""
+    """Return what tells storages apart, also of what functorch has wrapped; 0 of a tensor that has none."""
     try:
         return int(tensor.untyped_storage()._cdata)
     except NotImplementedError:
-        if _wrapped(tensor):
-            return storage_key(torch._C._functorch.get_unwrapped(tensor))
-        if tensor.layout is not torch.sparse_coo:
-            return 0
-        with torch._C._DisableTorchDispatch():
-            return storage_key(tensor._values())
+        return storage_key(torch._C._functorch.get_unwrapped(tensor)) if _wrapped(tensor) else 0
 
 
 _aten = torch.ops.aten

@@ -15,7 +15,6 @@ from .fake_tensors import _is_dense, is_meta
 from .known_values import NONE, unwritten
 from .operator_arguments import META, hollowed, same_order
 from .sort_scratch import nonzero_steps
-from .sparse_tensors import SparseTensors
 
 _aten = torch.ops.aten
 
@@ -34,11 +33,10 @@ class ValueOperators:
     Args:
         follower: the cards' `Follower`.
         entered: the mode in which what an operator calls inside is followed.
-        sparse: what runs operators of sparse tensors.
     """
 
-    def __init__(self, follower: Any, entered: Any, sparse: SparseTensors) -> None:
-        self._follower, self._entered, self._sparse = follower, entered, sparse
+    def __init__(self, follower: Any, entered: Any) -> None:
+        self._follower, self._entered = follower, entered
         self.table = {
             _aten._local_scalar_dense.default: self._read_number,
             _aten._to_copy.default: self._to_copy,
@@ -103,7 +101,7 @@ class ValueOperators:
     def _to_copy(self, func: Any, args: Any, kwargs: Any) -> Any:
         source, wanted = args[0], kwargs.get("device")
         if source.layout is not torch.strided:
-            return self._sparse.run(func, args, kwargs)
+            raise self._follower.refused(f"a {str(source.layout)[6:]} tensor on the GPU")
         if is_meta(source) and wanted is not None and torch.device(wanted).type == "cpu":
             record = self._follower.record_of(source)
             if record is None:
@@ -166,11 +164,7 @@ class ValueOperators:
         return False
 
     def _made_sparse(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Make a sparse tensor of two on the card, which takes nothing; one that is on the host is copied."""
-        indices, values = (
-            x if is_meta(x) else self._to_copy(_aten._to_copy.default, (x,), {"device": META}) for x in args[3:5]
-        )
-        return self._sparse.made(indices, values, args[2], bool(kwargs.get("is_coalesced")))
+        raise self._follower.refused("a sparse_coo tensor on the GPU")
 
     def _ctc_loss(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Read the lengths, as PyTorch does, whose other form of the operator takes numbers."""

@@ -16,7 +16,6 @@ from legroom.backends.program.equivalent_run import same_runs
 from legroom.backends.program.host_watch import HostWatch
 from legroom.backends.program.jax_bill import with_jax
 from legroom.backends.program.journals import Alloc, DamagedJournal, Free, Journals, Record, Site, process_of
-from legroom.backends.program.kept_rehearsals import find_kept, keep
 from legroom.backends.program.launching import (
     Output,
     Program,
@@ -85,7 +84,6 @@ class RehearsalPlan:
         values: `assume` answers where a hollow value is asked for, `real` computes everything on the CPU.
         ram: host memory that a single request may not exceed, None for no limit.
         real_limit: bytes of real memory at which the program is stopped.
-        again: run the program though the same rehearsal is known.
         writes: what becomes of the files that it writes, renames and deletes.
     """
 
@@ -98,7 +96,6 @@ class RehearsalPlan:
     real_limit: int | None = None
     seconds: float = DEFAULT_SECONDS
     updates: int | None = None
-    again: bool = False
     writes: Writes = "discarded"
 
     @property
@@ -144,8 +141,6 @@ def rehearse(
     """
     check_command(command, entered="IE" if plan.writes == "discarded" else "")
     own = os.environ if environment is None else environment
-    if not plan.again and (known := find_kept(command, plan, own)) is not None:
-        return known
     with temporary_folder("rehearsal") as folder:
         seen = ProgramSeen(plan, folder)
         journals = Journals(folder)
@@ -172,10 +167,7 @@ def rehearse(
         if lines and output == "end if it fails":
             told("\n".join(["the end of the program's output (--all shows all of it):", *lines]))
         found = replace(found, notes=(*found.notes, FILES[program.writes]), unseen=tuple(_unseen(program, host, found)))
-        found = with_jax(found, seen.messages, plan.card, plan.limit, progress)
-        if found.jax:
-            keep(found, _files_read(seen), command, plan, own)
-        return found
+        return with_jax(found, seen.messages, plan.card, plan.limit, progress)
 
 
 def _unseen(program: Program, host: HostWatch, found: Rehearsal) -> Iterator[str]:
@@ -185,10 +177,6 @@ def _unseen(program: Program, host: HostWatch, found: Rehearsal) -> Iterator[str
     if host.files.is_full or (found.stopped == "failed" and NO_SPACE in found.failure):
         size = format_size(program.layer)
         yield f"the program wrote more than the {size} of files that a rehearsal keeps (--keep-writes writes for real)"
-
-
-def _files_read(seen: ProgramSeen) -> list[str]:
-    return [str(path) for message in seen.messages.get("read", ()) for path in message.get("files", ())]
 
 
 def _follow(child: Program, journals: Journals, seen: ProgramSeen, began: float, progress: Telling) -> Stopped:
