@@ -59,16 +59,13 @@ def _recipe(args: Any, kwargs: Any, out: Any) -> Any:
             parts.append(None)
         elif not isinstance(each, torch.Tensor) or not is_meta(each) or each.storage_offset():
             return _ASK
-        elif each.untyped_storage()._cdata in given or each.untyped_storage().nbytes() != _dense_bytes(each):
-            return _ASK  # a view, or a result with a larger storage
         else:
+            reach = 1 + sum((n - 1) * step for n, step in zip(each.shape, each.stride())) if each.numel() else 0
+            storage = each.untyped_storage()
+            if storage._cdata in given or storage.nbytes() != reach * each.element_size():
+                return _ASK  # a view, or a result with a larger storage
             parts.append((tuple(each.shape), each.stride(), each.dtype))
     return (single, type(out) is list, parts)
-
-
-def _dense_bytes(tensor: torch.Tensor) -> int:
-    reach = 1 + sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride()))
-    return 0 if tensor.numel() == 0 else reach * tensor.element_size()
 
 
 def _follow(recipe: Any, args: Any) -> Any:
@@ -102,7 +99,8 @@ def _kept_in_place(func: Any, args: Any) -> torch.Tensor | None:
     # InputBuffer.cpp, accumulate(): into the gradient that came first, if nothing else holds it and it is dense
     if torch.is_grad_enabled():  # backward(create_graph=True): what is written into could not be differentiated
         return None
-    node = _node()
+    current = torch._C._current_autograd_node()
+    node = "" if current is None else str(current.name())
     if node == "MaskedFillBackward0":
         return None
     if node == "IndexBackward0" and func is _aten.index_put.default:
@@ -113,11 +111,6 @@ def _kept_in_place(func: Any, args: Any) -> torch.Tensor | None:
         kept: torch.Tensor = args[0]  # not before: a name of ours is a reference more
         return kept
     return None
-
-
-def _node() -> str:
-    node = torch._C._current_autograd_node()
-    return "" if node is None else str(node.name())
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:
@@ -154,15 +147,21 @@ def _unshared(tensor: torch.Tensor) -> bool:
 @contextmanager
 def foreach_as_on_cuda() -> Iterator[None]:
     """Let gradient clipping and optimizers choose their multi-tensor form as they do for parameters on a card."""
+
+    def with_meta(original: Any) -> Any:
+        @functools.wraps(original)
+        def supported(*args: Any, **kwargs: Any) -> list[str]:
+            return ["cuda", *original(*args, **kwargs), "meta"]
+
+        return supported
+
     # torch.optim shadows its own submodule `optimizer`, hence by name
     modules: list[Any] = [torch.utils._foreach_utils]
     modules += [module for name, module in list(sys.modules.items()) if name.startswith("torch.optim.")]
     with ExitStack() as stack:
         for module in modules:
-            for name in _SUPPORTED:
-                original = getattr(module, name, None)
-                if original is not None:
-                    stack.enter_context(mock.patch.object(module, name, _with_meta(original)))
+            for name in (name for name in _SUPPORTED if hasattr(module, name)):
+                stack.enter_context(mock.patch.object(module, name, with_meta(getattr(module, name))))
         yield
 
 
@@ -172,11 +171,3 @@ _SUPPORTED = (
     "_get_fused_kernels_supported_devices",
     "_get_capturable_supported_devices",
 )  # fmt: skip
-
-
-def _with_meta(original: Any) -> Any:
-    @functools.wraps(original)
-    def supported(*args: Any, **kwargs: Any) -> list[str]:
-        return ["cuda", *original(*args, **kwargs), "meta"]
-
-    return supported

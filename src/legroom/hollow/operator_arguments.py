@@ -13,14 +13,13 @@ META = torch.device("meta")
 _aten = torch.ops.aten
 
 
-def _upsampling() -> list[Any]:
-    return [getattr(_aten, name) for name in dir(_aten) if "upsample" in name or "interpolate" in name]
-
-
 # the value of a number sets these operators' shapes; others' shapes depend on whole numbers at most
 NUMBERS_MATTER = {
     overload
-    for packet in (_aten.arange, _aten.range, _aten.linspace, _aten.logspace, *_upsampling())
+    for packet in (
+        *(_aten.arange, _aten.range, _aten.linspace, _aten.logspace),
+        *(getattr(_aten, name) for name in dir(_aten) if "upsample" in name or "interpolate" in name),
+    )
     for overload in (getattr(packet, name) for name in packet.overloads())
 }
 

@@ -16,7 +16,7 @@ import torch
 from .dispatching import Follower
 from .fake_tensors import is_meta as shown_is_meta
 from .fake_tensors import storage_key
-from .host_memory import PinnedPool, default_device, install_pinned
+from .host_memory import PinnedPool, default_device
 
 _aten = torch.ops.aten
 _Base: Any = torch._C.TensorBase
@@ -241,7 +241,7 @@ def _moves(follower: Follower) -> None:
     tensor.__setitem__, tensor.numpy = set_item, as_numpy
 
     pool = PinnedPool(follower.journal)
-    install_pinned(torch, pool)
+    pool.install(torch)
 
     def pin_memory(self: Any, device: Any = None) -> Any:
         if hollow(follower, self):
