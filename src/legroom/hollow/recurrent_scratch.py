@@ -13,19 +13,14 @@ from .op_scratch import OUT, Call, Step, nbytes, outs, program, reduction, scrat
 _aten = torch.ops.aten
 
 
-@program(_aten._thnn_fused_lstm_cell_backward_impl.default)
-def _lstm_cell_backward(call: Call) -> Iterator[Step]:
+@program(_aten._thnn_fused_lstm_cell_backward_impl.default, _aten._thnn_fused_gru_cell_backward.default)
+def _cell_backward(call: Call) -> Iterator[Step]:
     yield from outs(call, 0, 1, 2)
-    if call.out[2] is not None:
-        yield from reduction(call, call.out[0], [0], 4)
-
-
-@program(_aten._thnn_fused_gru_cell_backward.default)
-def _gru_cell_backward(call: Call) -> Iterator[Step]:
-    yield from outs(call, 0, 1, 2)
-    for gates, bias in ((0, 3), (1, 4)):
+    biases = ((0, 3), (1, 4)) if len(call.out) > 3 else ((0, 2),)  # gates and their bias, of GRU or LSTM
+    for gates, bias in biases:
         if call.out[bias] is not None:
-            yield Step("out", str(bias))
+            if bias > 2:
+                yield Step("out", str(bias))
             yield from reduction(call, call.out[gates], [0], 4)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED
-from legroom.model.footprint import Assumed, Footprint, Item
+from legroom.model.footprint import Assumed, Footprint
 from legroom.model.run import Run
 from legroom.model.shown import ShownInNotebooks
 from legroom.model.verdict import Budget
@@ -271,16 +271,12 @@ class SameRun:
     """A model that the program makes with a library we know, as a run.
 
     Args:
-        items: what it keeps of its steps, by arithmetic.
         file, line: of the constructor's call.
-        buffer_files: source files of its buffer, where arrays are asked for.
     """
 
     run: Run
-    items: tuple[Item, ...]
     file: str
     line: int
-    buffer_files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ def read(folder: Path) -> ProgramSeen:
 
 
 def book_of(folder: Path) -> ProcessBook:
-    (book,) = read(folder).books.values()
+    (book,) = read(folder).books
     return book
 
 

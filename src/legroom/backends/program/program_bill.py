@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from legroom.backends.program.equivalent_run import divided
 from legroom.backends.program.leaks import LEAST_SURVIVORS
 from legroom.backends.program.suggestions import ways_to_fit
 from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, round_size, segment_size
@@ -193,12 +192,10 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
     host = rehearsal.host
     measured = max(host.peak - host.workers, 0)
     same = rehearsal.same_runs[0] if len(rehearsal.same_runs) == 1 else None
-    own, filling, stored = divided(measured, host.filling, same)
     yield Item(
-        "host.program", own, Place.HOST, "the program's process while it rehearsed", known=Known.MEASURED,
+        "host.program", measured, Place.HOST, "the program's process while it rehearsed", known=Known.MEASURED,
         error=int(HOST_ERROR * (measured + host.workers)),  # of its workers, too: what grows there grows together
     )  # fmt: skip
-    yield from (replace(item, name=f"host.{item.name}") for item in stored)
     if host.workers:
         yield Item(
             "host.workers", host.workers, Place.WORKER, _workers_text(host.processes - 1, same),
@@ -232,7 +229,7 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
                 f"host.growth{at}", later, Place.HOST, f"{grows.what}: {each}", known=Known.MEASURED,
                 phases=(Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), error=error,
             )  # fmt: skip
-    for one in filling:
+    for one in host.filling:
         yield Item(
             f"host.{filling_name(one)}", one.nbytes, Place.HOST, filling_text(one), known=Known.MEASURED,
             phases=(Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), error=one.error,
