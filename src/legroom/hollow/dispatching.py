@@ -22,21 +22,25 @@ from .card_storages import CardStorages, Record, graph_task
 from .conv_scratch import CONVOLUTIONS, laid_out
 from .cuda_reduce import GpuShape as Shape
 from .fake_tensors import (
-    _ASK as ASK,
-)
-from .fake_tensors import (
-    _OUT_OF_PLACE,
-    _follow,
-    _kept_in_place,
-    _recipe,
-    _tensors,
+    ASK,
+    DEVICE,
+    NUMBERS_MATTER,
+    OUT_OF_PLACE,
+    concerned,
+    constants,
+    describe,
+    follow,
+    hollowed,
     is_meta,
+    kept_in_place,
+    recipe_of,
+    tensors_in,
+    zeros,
 )
 from .journal import Requests
 from .known_values import NONE, Facts, Shadows
-from .library_memory import NAMES, LibraryMemory
 from .op_scratch import Call
-from .operator_arguments import META, NUMBERS_MATTER, concerned, constants, describe, hollowed, zeros
+from .recurrent_scratch import NAMES, LibraryMemory
 from .scratch_uncertainty import MATMULS, PROGRAMS, SHAPES, doubt_of
 from .value_operators import ValueOperators
 
@@ -213,7 +217,7 @@ class Follower(CardStorages):
         if wanted is not None:
             device = torch.device(wanted)
             if device.type == "cuda":
-                kwargs = {**kwargs, "device": META}
+                kwargs = {**kwargs, "device": DEVICE}
                 card = self.card_at(device.index)
         if kwargs.get("pin_memory"):
             kwargs = {**kwargs, "pin_memory": False}
@@ -248,7 +252,7 @@ class Follower(CardStorages):
         if backward:
             self.libraries.passed()
         if backward and facts.may_keep:
-            kept = _kept_in_place(func, args)
+            kept = kept_in_place(func, args)
             if kept is not None:
                 if facts.program is not None:  # scratch beside what is written into
                     self.run_steps(list(facts.program(Call(args, kwargs, kept, self.here.card.shape))), kept)
@@ -300,7 +304,7 @@ class Follower(CardStorages):
             facts.special = self._set
         facts.program = PROGRAMS.get(func) if self.scratch else None
         facts.matmul = self.scratch and func in MATMULS
-        facts.may_keep = func is _aten.add.Tensor or func in _OUT_OF_PLACE
+        facts.may_keep = func is _aten.add.Tensor or func in OUT_OF_PLACE
         facts.numbers_matter = func in NUMBERS_MATTER
         facts.ask = SHAPES.get(func, func)
         facts.doubt = doubt_of(func) if self.scratch else None
@@ -313,7 +317,7 @@ class Follower(CardStorages):
         """Run the operator on shapes; what it returned last time for the same shapes is made anew without asking."""
         recipe = ASK if key is None else self._recipes.get(key, NONE)
         if recipe is not ASK and recipe is not NONE:
-            return _follow(recipe, args)
+            return follow(recipe, args)
         try:
             out = facts.ask(*args, **kwargs)
         except NotImplementedError:
@@ -325,7 +329,7 @@ class Follower(CardStorages):
             changed = (
                 isinstance(out, torch.Tensor) and args and out is args[0] and (out.shape, out.stride()) != key[1:3]
             )
-            self._recipes[key] = ASK if changed else _recipe(args, kwargs, out)
+            self._recipes[key] = ASK if changed else recipe_of(args, kwargs, out)
         return out
 
     def _on_host(self, func: Any, args: Any, kwargs: Any, facts: Facts) -> Any:
@@ -348,7 +352,7 @@ class Follower(CardStorages):
     def _resized(self, facts: Facts, args: Any, kwargs: Any) -> None:
         """Request anew what an operator made larger (`resize_`, results given as `out=`, whatever it is called)."""
         given = [args[0]] if facts.name in ("resize_", "resize_as_") else []
-        for tensor in (*given, *_tensors([kwargs.get(name) for name in facts.written_names])):
+        for tensor in (*given, *tensors_in([kwargs.get(name) for name in facts.written_names])):
             if is_meta(tensor):
                 self._grown(tensor.untyped_storage())
 

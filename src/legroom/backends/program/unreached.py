@@ -178,7 +178,7 @@ class _UnreachedSearch:
             if isinstance(each, ast.If):
                 changes = self._may_change(each.test)
                 for block in filter(None, (each.body, each.orelse)):
-                    beside = first_line(block[0]) <= last_line(each.test)  # in the line of the condition
+                    beside = first_line(block[0]) <= (each.test.end_lineno or 0)  # in the line of the condition
                     if not beside and any(self._is_reached(file, inner) for inner in block):
                         self._look(file, block)
                     elif changes:
