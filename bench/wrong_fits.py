@@ -36,7 +36,7 @@ PARTS = {  # title, programs
     "second": ("looked at, second draw", SECOND),
     "third": ("looked at, third draw", THIRD),
     "fourth": ("looked at, fourth draw", FOURTH),
-    "fifth": ("held out, fifth draw", FIFTH),
+    "fifth": ("looked at, fifth draw", FIFTH),
 }
 WORDS = {True: "fits", False: "does not fit", None: "unknown"}
 

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -10,18 +9,8 @@ import pytest
 from legroom import installing
 from legroom.installing import install_command
 
-REQUIRES = [
-    "typer>=0.12",
-    'torch>=2.3; extra == "sb3"',
-    'gymnasium>=1.0; extra == "sb3"',
-    'legroom[sb3]; extra == "gameboy"',
-    'pyboy>=2.8; extra == "gameboy"',
-]
-
 
 class Installed:
-    requires = REQUIRES
-
     def __init__(self, told: dict | None) -> None:
         self._told = told
 
@@ -60,13 +49,6 @@ def test_from_a_wheel(environment: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert install_command("sb3", "torch") == f"pip install '{wheel}[sb3]'"
 
 
-def test_a_wheel_that_is_gone_leaves_its_requirements(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    came_from(monkeypatch, url="file:///tmp/gone/legroom-0.2.0-py3-none-any.whl", archive_info={})
-    assert install_command("gameboy", "pyboy") == "pip install 'torch>=2.3' 'gymnasium>=1.0' 'pyboy>=2.8'"
-    (environment / "pipx_metadata.json").touch()
-    assert install_command("sb3", "torch") == "pipx inject legroom 'torch>=2.3' 'gymnasium>=1.0'"
-
-
 def test_from_a_clone_with_its_pins(environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clone = tmp_path / "clone"
     clone.mkdir()
@@ -97,11 +79,3 @@ def test_pip_of_another_environment_is_not_used(environment: Path, monkeypatch: 
     assert install_command("sb3", "torch") == f"{environment}/bin/python -m pip install 'legroom[sb3]'"
     monkeypatch.setattr(installing, "find_spec", lambda name: None)
     assert install_command("sb3", "torch") == f"uv pip install --python {environment}/bin/python 'legroom[sb3]'"
-
-
-def test_every_extra_of_the_distribution_is_resolved() -> None:
-    extras = distribution("legroom").metadata.get_all("Provides-Extra") or []
-    assert "sb3" in extras
-    for extra in extras:
-        found = installing._requirements(extra)
-        assert found and not any(each.startswith("legroom") for each in found)

@@ -110,7 +110,7 @@ OURS_AND_PLAIN = ("legroom (default)", "SB3 (default)")
 LATER_EPOCH = "a later epoch ÷ SB3's, which has flattened"
 FIGURES: tuple[tuple[str, str, Figure], ...] = (
     ("Allocations recorded on physical GPUs by other people, replayed", "Real GPUs: allocations replayed", _replayed),
-    ('How often "Fits" is wrong, held out', 'Wrong "Fits": held out', _wrong),
+    ('How often "Fits" is wrong, held out', 'Wrong "Fits": held out, fifth draw', _wrong),
     ("GPU memory of SB3 runs, held out", "GPU memory: vram_own2_heldout.json", _gpu),
     ("GPU memory of public programs as they are, held out", "Programs as they are, held out, fifth set", _programs),
     ("Host memory of generated runs, held out", "Host memory of generated runs, held out", _host),

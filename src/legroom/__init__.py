@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING
 from legroom.backends.exports import EXPORTS as BACKENDS_EXPORTS
 from legroom.backends.exports import EXTRA
 from legroom.extras import lazy_exports
-from legroom.model.shown import ShownInNotebooks, draw_with
 
 if TYPE_CHECKING:
     from legroom.api import fits as fits
@@ -73,11 +72,3 @@ __getattr__ = lazy_exports(__name__, EXPORTS, extra=EXTRA)
 
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
-
-
-@draw_with
-def _drawn(noun: ShownInNotebooks) -> str:
-    # here and not in model/, which knows no drawing: this package is above all its rooms
-    from legroom.rendering.notebook import drawn
-
-    return drawn(noun)

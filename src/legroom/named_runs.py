@@ -27,16 +27,14 @@ GROUP = "legroom.workloads"
 
 @cache
 def _registered() -> Mapping[str, EntryPoint]:
-    found: dict[str, EntryPoint] = {}
-    for point in entry_points(GROUP):
-        found.setdefault(point.name, point)
-    return found
+    return {point.name: point for point in reversed(list(entry_points(GROUP)))}
 
 
 @cache
-def workload_packages() -> frozenset[str]:
-    """Return the top-level packages that registered workloads are in; nothing is imported."""
-    return frozenset(point.module.partition(".")[0] for point in _registered().values())
+def workload_packages(*, own: bool = False) -> frozenset[str]:
+    """Return the top-level packages that registered workloads (`own`: legroom's) are in; nothing is imported."""
+    points = [point for point in _registered().values() if not own or getattr(point.dist, "name", "") == "legroom"]
+    return frozenset(point.module.partition(".")[0] for point in points)
 
 
 @cache

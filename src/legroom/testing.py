@@ -57,9 +57,8 @@ def _measure_here(env: Any, frames: int, time_limit_s: float, seed: int) -> tupl
         measured = measuring.measure(live, frames, time_limit_s=time_limit_s, seed=seed)
         leak = as_leak(measured)
         if leak.verdict == "leak":
-            # tracemalloc: memray would need Python to have been started with another allocator
             warm_up, steps = min(WARM_UP_STEPS, frames), min(TRACKED_STEPS, frames)
-            lines = leak_lines.find_lines(live, {}, "", warm_up=warm_up, steps=steps, seed=seed, tool="tracemalloc")
+            lines = leak_lines.find_lines(live, {}, "", warm_up=warm_up, steps=steps, seed=seed)
             leak = replace(leak, lines=tuple(LeakLine(**line) for line in lines["lines"]), found_by=lines["found_by"])
     finally:
         if made:

@@ -4,6 +4,7 @@ GiB (1024³) and GB (1000³) differ by 7 %, which is more than the error of a go
 mixed: everything legroom prints is binary (GiB, MiB), and everything it reads may be either.
 """
 
+import math
 import re
 
 from legroom.errors import BadInput
@@ -66,9 +67,29 @@ def plural(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def format_span(seconds: float) -> str:
-    """Return a length of time with one unit that suits it."""
-    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 1.5 * length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.0f} s"
+def duration_text(seconds: float) -> str:
+    """A duration in its two largest units: `42 s`, `7 min`, `1 h 20 min`, `3 d 4 h`."""
+    if not math.isfinite(seconds):
+        return "–"
+    if seconds < 59.5:
+        return f"{max(seconds, 0):.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 24 * 60:
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(round(seconds / 3600), 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"
+
+
+def number_text(value: float | None) -> str:
+    """A figure in a few digits: `1.23`, `-0.0012`, `12,346`, `1.20e+08`; `–` where there is none."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    size = abs(value)
+    if 0 < size < 1e-4 or size >= 1e8:
+        return f"{value:.2e}"
+    if size >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 100 else f"{value:.2f}" if size >= 0.1 or value == 0 else f"{value:.2g}"

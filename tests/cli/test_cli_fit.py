@@ -174,7 +174,7 @@ PPO("MlpPolicy", Line(), n_steps=64, batch_size=64).learn(512)
 def test_a_fitted_script_names_its_environment_by_the_scripts_file(tmp_path: Path) -> None:
     script, fitted = tmp_path / "mine.py", tmp_path / "fitted.yaml"
     script.write_text(SCRIPT)
-    done = legroom("fit", str(script), "--ram", "2GiB", "--mode", "arithmetic", "-o", str(fitted))
+    done = legroom("fit", str(script), "--ram", "2GiB", "--trust", "-o", str(fitted))
     assert done.returncode == 0, done.stderr
     assert f"train it with: legroom train {fitted}" in done.stdout
     assert f"id: {script}:Line" in fitted.read_text()

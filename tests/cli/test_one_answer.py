@@ -235,5 +235,4 @@ def test_an_array_that_numpy_refuses_does_not_fit_however_little_of_it_is_writte
             each["code"] for each in json.loads(legroom("check", run, *given, "--json").stdout)["findings"]
         }
         plan = json.loads(legroom("fit", run, *given, "--mode", "arithmetic", "--json").stdout)
-        assert plan["fits"]
-        assert next(knob["name"] for knob in plan["knobs"]) in ("memory.replay", "hyperparams.buffer_size")
+        assert plan["fits"] is None  # the environment is the user's own, and was not built

@@ -1,9 +1,7 @@
 """The terminal: 80 columns are enough, colour only where somebody looks, words that complete themselves."""
 
-import json
 import os
 import pty
-import re
 import resource
 import select
 import subprocess
@@ -91,13 +89,6 @@ def test_colour_is_for_terminals_and_no_color_turns_it_off(tmp_path: Path) -> No
     assert "\x1b" not in run(*shown, cwd=tmp_path).stdout
 
 
-def test_arithmetic_answers_at_once_until_the_traced_answer_is_there(tmp_path: Path) -> None:
-    shown = on_a_terminal("predict", "mine:small")
-    first, _, last = shown.partition("by arithmetic")
-    assert re.search(r"mine:small: about [\d.]+ \w+ of RAM", first) and "memory by phase" in last
-    assert "by arithmetic" not in run("predict", "mine:small", cwd=tmp_path).stdout  # a pipe gets the answer alone
-
-
 def completed(*words: str) -> list[str]:
     return [text for text, _ in completion.candidates(words, SUMMARIES)]
 
@@ -167,14 +158,6 @@ def test_bash_completes_runs_across_the_colon(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == ["predict", "ultra_light", "--mode"], done.stderr
 
 
-def test_installing_completion_twice_leaves_one_line(tmp_path: Path) -> None:
-    (tmp_path / ".bashrc").write_text("alias ll='ls -l'")  # without an end of line
-    for _ in range(2):
-        said = completion.install("bash", tmp_path)
-    first, second = (tmp_path / ".bashrc").read_text().splitlines()
-    assert first == "alias ll='ls -l'" and second.startswith("source ")
-    assert Path(json.loads(second.removeprefix("source "))).read_text() == completion.SCRIPTS["bash"]
-    assert "new shells" in said
-    assert completion.install("fish", tmp_path) and (tmp_path / ".config/fish/completions/legroom.fish").exists()
+def test_a_shell_without_completion_is_told() -> None:
     with pytest.raises(BadInput, match="no completion for tcsh"):
-        completion.install("tcsh", tmp_path)
+        completion.script_for("tcsh")

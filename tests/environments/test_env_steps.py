@@ -8,11 +8,9 @@ import pytest
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize, VecTransposeImage
 
-from legroom.backends.sb3.stored import stored_observation
 from legroom.environments.env_steps import SEED, Streams
 from legroom.environments.gym_spaces import from_gymnasium
-from legroom.model.run import EnvSpec, Run, Spaces
-from legroom.model.spaces import DiscreteSpace, leaves
+from legroom.model.spaces import leaves
 
 STEPS = 30
 
@@ -70,15 +68,6 @@ def test_rows_are_what_the_vec_envs_of_sb3_hand_to_a_buffer(space_shown, frame_s
             _same({key: part[env : env + 1] for key, part in row.after.items()}, last, streams)
     assert sum(streams.lengths) <= streams.steps == 2 * STEPS
     assert max(streams.lengths) == 7
-
-
-def test_they_have_the_shapes_that_predictions_count_with():
-    for space in (IMAGE, IMAGE_FIRST, GRID, MIXED):
-        model_space = from_gymnasium(space)
-        run = Run(algo="PPO", env=EnvSpec(spaces=Spaces(model_space, DiscreteSpace(2)), frame_stack=4))
-        streams = Streams([Wander(space)], leaves(model_space), frame_stack=4)
-        for key, leaf in leaves(stored_observation(run)).items():
-            assert streams.stored(key) == (leaf.shape, np.dtype(leaf.dtype))
 
 
 def test_a_time_limit_is_found_wherever_it_is():

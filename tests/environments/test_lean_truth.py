@@ -71,12 +71,9 @@ def without_queue(buffer):
 @pytest.mark.parametrize(
     ("name", "env"),
     [
-        ("Pictures", {"n_envs": 3}),
-        ("NewPictures", {"n_envs": 2}),
         ("NewPictures", {"kwargs": {"length": 2000}}),
         ("Noise", {"n_envs": 2}),
         ("Sprite", {"n_envs": 3, "frame_stack": 4}),
-        ("Sprite", {"n_envs": 4}),
         ("Sprite", {"normalize": True}),
         ("Mixed", {"n_envs": 2}),
     ],
@@ -95,7 +92,7 @@ def test_a_rollout(name, env):
         check(items, without_queue(model.rollout_buffer))
 
 
-@pytest.mark.parametrize("share", [0.5, 1.02, 4.0])
+@pytest.mark.parametrize("share", [0.5, 1.02])
 def test_a_limit_with_room_for_it_decodes_the_rollout_once(share):
     """A limit above the rollout was billed 0.9 MiB, and 136 were taken: the copy that later epochs read."""
     steps, n_envs = 200, 2
@@ -121,9 +118,7 @@ def test_a_limit_with_room_for_it_decodes_the_rollout_once(share):
 @pytest.mark.parametrize(
     ("algo", "name", "env"),
     [
-        ("DQN", "Pictures", {"n_envs": 2}),
         ("DQN", "NewPictures", {"n_envs": 2}),
-        ("DQN", "Noise", {}),
         ("DQN", "Sprite", {"n_envs": 2, "frame_stack": 4}),
         ("SAC", "Mixed", {"n_envs": 2}),
     ],

@@ -132,17 +132,6 @@ def test_a_gymnasium_id():
     assert 0 <= nbytes < 10_000_000
 
 
-def test_the_working_directory_is_importable(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    spaces, _ = build_spaces(Run(algo="PPO", env=EnvSpec(id="my_envs:make_grid", kwargs={"size": 3})))
-    assert spaces.observation.spaces["view"].shape == (3, 3, 3)
-
-
-def test_an_env_beside_a_file_of_several_runs(folder):
-    run = make_run(folder, "my_envs:Grid").replace(source=f"{folder / 'run.yaml'}:ALE/Pong-v5")
-    assert build_spaces(run)[0].action == DiscreteSpace(5)
-
-
 def test_an_id_that_a_module_registers(folder):
     spaces, _ = build_spaces(make_run(folder, "my_envs:Beside-v0"))
     assert spaces.action == DiscreteSpace(5)
@@ -200,11 +189,6 @@ def test_its_own_words_in_one_line(folder, env, says):
     assert "\n" not in str(refused.value)
 
 
-def test_no_env_at_all():
-    with pytest.raises(BadInput, match="names no environment"):
-        build_spaces(Run(algo="PPO", env=EnvSpec()))
-
-
 def test_one_that_hangs_is_ended_with_all_it_started(folder):
     pid_file = folder / "pids"
     with pytest.raises(BadInput, match="was not ready after 6 s"):  # a busy machine needs three to get there
@@ -214,13 +198,6 @@ def test_one_that_hangs_is_ended_with_all_it_started(folder):
         while _alive(pid) and time.monotonic() < until:
             time.sleep(0.05)
         assert not _alive(pid)
-
-
-def test_one_that_does_not_close_is_not_waited_for(folder):
-    began = time.monotonic()
-    spaces, _ = build_spaces(make_run(folder, "my_envs:Stubborn"))
-    assert spaces.action == DiscreteSpace(5)
-    assert time.monotonic() - began < 30
 
 
 def test_the_parent_imports_neither_gymnasium_nor_torch_for_it(folder):

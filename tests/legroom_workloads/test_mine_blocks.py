@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom_workloads.mine.blocks import COLUMNS, BlockModel, checked_grid
+from legroom_workloads.mine.blocks import COLUMNS, BlockModel
 
 
 def channels(shape=(3, 3, 2)) -> np.ndarray:
@@ -20,12 +20,6 @@ def test_a_model_knows_its_shape_columns_and_default_block_size():
     assert (model.shape, model.n_blocks, model.size_m) == ((4, 5, 6), 120, (20, 20, 15))
     assert model.column("ton").shape == (4, 5, 6)
     assert model.column("ton")[0, 0, 0] == 15_600
-
-
-def test_columns_are_in_the_order_the_agent_sees_them():
-    assert COLUMNS[:6] == ("cu", "mo", "as", "clays", "bwi", "rec")
-    assert COLUMNS[6:12] == ("chalcocite", "bornite", "chalcopyrite", "tennantite", "molibdenite", "pyrite")
-    assert COLUMNS[12:] == ("ton", "upl")
 
 
 def test_environments_sharing_a_model_cannot_change_it():
@@ -52,23 +46,3 @@ def test_what_no_deposit_can_be_is_refused(column, value, message):
     array[COLUMNS.index(column), 1, 1, 1] = value
     with pytest.raises(BadInput, match=message):
         BlockModel(array, "quarry")
-
-
-def test_wrong_shapes_and_sizes_are_refused():
-    with pytest.raises(BadInput, match=r"give \[14, nx, ny, nz\]"):
-        BlockModel(np.zeros((13, 3, 3, 2)))
-    with pytest.raises(BadInput, match="three positive edges"):
-        BlockModel(channels(), size_m=(20, 20, 0))
-    with pytest.raises(BadInput, match="values of shape"):
-        BlockModel(channels(), values_usd=np.zeros((3, 3, 1)))
-
-
-@pytest.mark.parametrize("grid", [(0, 2, 2), (2, 2), "20x20x10", (2.5, 2, 2), (1000, 1000, 1000), None])
-def test_grids_that_cannot_be(grid):
-    with pytest.raises(BadInput, match="grid"):
-        checked_grid(grid)
-
-
-def test_a_grid_may_come_from_yaml_or_numpy():
-    assert checked_grid([20, 20, 10]) == (20, 20, 10)
-    assert checked_grid(np.array([4, 5, 6])) == (4, 5, 6)

@@ -34,20 +34,6 @@ def test_four_blocks_become_two_as_by_hand():
     assert coarse.column("upl").ravel().tolist() == [0, 1]  # 100 of 400 t, then all
 
 
-def test_four_blocks_become_three_by_their_overlaps():
-    coarse = resample(row_of_four(ton=[90, 90, 60, 30], cu=[1, 1, 0, 0]), (3, 1, 1))
-    # each new block is 4/3 old ones: 1 + 1/3, 2/3 + 2/3, 1/3 + 1
-    assert coarse.column("ton").ravel().tolist() == pytest.approx([120, 100, 50])
-    assert coarse.column("cu").ravel().tolist() == pytest.approx([1.0, 0.6, 0.0])
-
-
-def test_a_finer_grid_splits_blocks():
-    fine = resample(row_of_four(ton=[100, 300, 200, 200], cu=[1, 2, 3, 4]), (8, 1, 1))
-    assert fine.size_m == (10, 20, 15)
-    assert fine.column("ton").ravel().tolist() == [50, 50, 150, 150, 100, 100, 100, 100]
-    assert fine.column("cu").ravel().tolist() == [1, 1, 2, 2, 3, 3, 4, 4]
-
-
 def test_air_stays_air_and_does_not_dilute():
     coarse = resample(row_of_four(ton=[0, 0, 0, 100], cu=[0, 0, 0, 0.8], rec=[0, 0, 0, 90]), (2, 1, 1))
     assert coarse.column("ton").ravel().tolist() == [0, 100]
@@ -72,14 +58,6 @@ def test_rock_metal_and_money_are_preserved_on_every_grid(grid):
     assert other.values_usd.sum() == pytest.approx(model.values_usd.sum())
     extents = [n * size for n, size in zip(other.shape, other.size_m, strict=True)]
     assert extents == pytest.approx([17 * 20, 24 * 20, 20 * 15])
-
-
-def test_each_axis_is_treated_as_itself():
-    channels = np.zeros((len(COLUMNS), 2, 4, 6))
-    channels[COLUMNS.index("ton")] = np.arange(48).reshape(2, 4, 6)
-    tonnes = resample(BlockModel(channels), (2, 2, 3)).column("ton")
-    expected = channels[COLUMNS.index("ton")].reshape(2, 2, 2, 3, 2).sum(axis=(2, 4))
-    assert np.array_equal(tonnes, expected)
 
 
 def test_the_same_grid_is_the_same_model_and_a_bad_one_is_refused():

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import warnings
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
@@ -13,7 +12,6 @@ from legroom.errors import BadInput
 from legroom_workloads.mine.blocks import COLUMNS, BlockModel
 from legroom_workloads.mine.economics import Economics, block_values
 from legroom_workloads.mine.env import MineEnv
-from legroom_workloads.mine.precedence import close_upwards, depths_of, slopes
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -60,32 +58,12 @@ def test_value_of_one_ore_block_by_hand():
     assert destination[0, 0, 0] == 1
 
 
-def test_waste_costs_its_mining_and_goes_to_the_dump():
-    values, destination = block_values(deposit((1, 1, 1), cu=0.05, mo=0.0, rec=80.0, ton=16_000.0))
-    assert (values[0, 0, 0], destination[0, 0, 0]) == (-2.5 * 16_000, 0)
-
-
 def test_a_poor_block_is_milled_where_that_loses_less_than_dumping_it():
     # 0.15 % * 90 %: 11.31 $/t of revenue pay the mill's 9.2 but not the mining's 2.5 as well
     values, destination = block_values(deposit((1, 1, 1), cu=0.15, mo=0.0, clays=0, bwi=10, rec=90.0, ton=1000.0))
     assert destination[0, 0, 0] == 1
     assert values[0, 0, 0] == pytest.approx(1000 * (0.0015 * 0.9 * 2204.62 * 3.8 - 9.2 - 2.5), rel=1e-5)
     assert -2500 < values[0, 0, 0] < 0
-
-
-def test_every_price_counts():
-    model = deposit((4, 4, 3), seed=3)
-    before = block_values(model)[0].sum()
-    for name in (
-        "mining_cost_per_t",
-        "processing_cost_per_t",
-        "fixed_cost_per_t",
-        "bwi_penalty_per_kwh",
-        "clay_penalty_per_pct",
-    ):
-        assert block_values(model, Economics.of({name: 3 * getattr(Economics(), name)}))[0].sum() < before, name
-    for name in ("cu_price_per_lb", "mo_price_per_lb", "mo_recovery_pct", "bwi_limit", "clay_limit_pct"):
-        assert block_values(model, Economics.of({name: 100.0}))[0].sum() > before, name
 
 
 def test_a_dollar_after_a_year_is_worth_1_over_1_12():
@@ -168,31 +146,6 @@ def test_mask_is_the_rule_at_every_step(shape, within, size_m):
     assert np.array_equal(observation[13] > 0, minable)
 
 
-def test_a_pit_steeper_than_45_degrees_is_widened_until_its_floor_can_be_reached():
-    deep = np.zeros((5, 5, 3), bool)
-    deep[2, 2, 2] = True
-    assert close_upwards(depths_of(deep), slopes((5, 5, 3), (20.0, 20.0, 15.0))).tolist() == [
-        [0, 0, 0, 0, 0], [0, 1, 1, 1, 0], [0, 1, 3, 1, 0], [0, 1, 1, 1, 0], [0, 0, 0, 0, 0]
-    ]  # fmt: skip
-    env = MineEnv(deposit((5, 5, 3), upl=deep))
-    assert env.blocks_to_mine == 9 + 1 + 1
-
-
-def test_air_over_the_ground_is_not_mined():
-    tonnes = np.full((4, 4, 3), 10_000.0)
-    tonnes[:2, :, 0] = 0  # the western half lies a bench lower
-    env = MineEnv(deposit((4, 4, 3), cu=1.0, ton=tonnes), within="grid", mining_rate=1000.0)
-    assert env.blocks_to_mine == 48 - 8
-    assert env.days_per_block == pytest.approx(10)  # air does not make blocks lighter
-    observation, _ = env.reset()
-    observation, *_ = env.step(0)
-    assert observation[13, 0, 0].tolist() == [0, 1, 0]
-    play(env, np.random.default_rng(0), 38)
-    assert env.last_episode is None
-    play(env, np.random.default_rng(0), 1)
-    assert env.last_episode is not None
-
-
 # -- observations -----------------------------------------------------------------------------------------------------
 
 
@@ -267,32 +220,6 @@ def test_two_slots_take_turns_and_the_other_is_left_alone():
             observation, _ = env.reset()
             assert np.array_equal(observation, plain.reset()[0])
         previous = observation
-
-
-def test_slots_that_cannot_hold_it_are_refused():
-    env = MineEnv(deposit())
-    shape = env.observation_space.shape
-    for slots in (
-        [],
-        [np.zeros(shape, np.float64)],
-        [np.zeros((17, 3, 3), np.float32)],
-        [np.zeros(shape, np.float32).T],
-    ):
-        with pytest.raises(BadInput):
-            env.bind_observation(slots)
-
-
-def test_the_space_takes_no_memory_and_survives_pickling():
-    import pickle
-
-    space = MineEnv(deposit()).observation_space
-    plain = gymnasium.spaces.Box(0, np.inf, space.shape, np.float32)
-    assert space == plain and plain == space and repr(space) == repr(plain)
-    assert space.low.strides == (0, 0, 0, 0)
-    packed = pickle.dumps(space)
-    assert len(packed) < 1000
-    assert pickle.loads(packed) == space
-    assert space.contains(space.sample())
 
 
 # -- state ------------------------------------------------------------------------------------------------------------

@@ -48,35 +48,3 @@ def test_checkpointing_gives_the_same_gradients(size):
     for plain, again in zip(*gradients, strict=True):
         assert (plain - again).norm() <= 1e-12 * plain.norm()
         assert plain.norm() > 0
-
-
-def test_checkpointing_keeps_nothing_between_the_observation_and_the_pooled_cells():
-    kept = {}
-    for checkpointing in (False, True):
-        net, raw = build("full", checkpointing=checkpointing), observations(8)
-        known = {tensor.untyped_storage().data_ptr() for tensor in (raw, *net.parameters())}
-        seen = {}
-
-        def pack(tensor, known=known, seen=seen):
-            storage = tensor.untyped_storage()
-            if storage.data_ptr() not in known:
-                seen[storage.data_ptr()] = storage.nbytes()
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            features = net(raw)
-        kept[checkpointing] = max(seen.values())
-        del features
-    assert kept == {False: 8 * 32 * (9 * 8 * 7) * 4, True: 8 * 128 * 4**3 * 4}
-
-
-def test_other_observations_are_taken_as_they_are():
-    space = gymnasium.spaces.Box(0, 1, (4, 6, 6, 6), np.float32)
-    net = Cnn3d(space, "tiny")
-    batch = torch.rand(2, 4, 6, 6, 6)
-    torch.testing.assert_close(net(batch), net.net(batch))
-
-
-def test_an_unknown_size_is_said():
-    with pytest.raises(ValueError, match="one of full, small, tiny"):
-        build("huge")

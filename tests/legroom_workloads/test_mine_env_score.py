@@ -5,11 +5,10 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-from legroom.errors import BadInput
 from legroom_workloads.mine.env import MineEnv
 from legroom_workloads.mine.greedy import best_greedy
-from legroom_workloads.mine.pictures import draw, draw_schedule
-from legroom_workloads.mine.score import policy_npv, random_npv, score_policy
+from legroom_workloads.mine.pictures import draw
+from legroom_workloads.mine.score import policy_npv, score_policy
 
 KWARGS = {"grid": [6, 6, 5]}
 MONEY = ("pit_value_usd", "greedy_npv_usd", "random_npv_usd", "agent_npv_usd")
@@ -59,25 +58,7 @@ def test_a_policy_sees_the_observation_of_its_step_and_its_mask(env):
     assert all(allowed > 0 for _, allowed in seen)
 
 
-def test_random_is_the_same_for_the_same_seed(env):
-    assert random_npv(env, np.random.default_rng(1), 3) == random_npv(env, np.random.default_rng(1), 3)
-
-
-def test_new_geology_is_scored_deposit_by_deposit():
-    score = score_policy(lambda _, mask: np.argmax(mask), {**KWARGS, "new_geology": True}, episodes=2, seed=5)
-    assert score["pit_value_usd"] > score["greedy_npv_usd"] > score["agent_npv_usd"]
-
-
-def test_an_agent_too_slow_to_wait_for_is_left_out():
-    assert score_policy(lambda _, mask: np.argmax(mask), KWARGS, time_limit_s=0.0) == {}
-
-
 # -- pictures ---------------------------------------------------------------------------------------------------------
-
-
-def test_nothing_is_drawn_before_a_schedule_is_finished(env, tmp_path):
-    draw(env, tmp_path / "schedule.png")
-    assert not (tmp_path / "schedule.png").exists()
 
 
 def test_the_last_schedule_is_drawn(env, tmp_path):
@@ -87,18 +68,3 @@ def test_the_last_schedule_is_drawn(env, tmp_path):
     text = " ".join(ET.parse(tmp_path / "schedule.svg").getroot().itertext())
     assert text  # it is well-formed
     assert (tmp_path / "schedule.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 1), (1, 9, 4)])
-def test_small_and_empty_schedules_are_drawn_too(shape, tmp_path):
-    days = np.arange(np.prod(shape), dtype=float).reshape(shape)
-    draw_schedule(days, ([0.1, 0.2], [-1e6, 2e6]), tmp_path / "small.png")
-    draw_schedule(np.zeros(shape), ([], []), tmp_path / "empty.png")
-    assert (tmp_path / "small.png").exists() and (tmp_path / "empty.png").exists()
-
-
-def test_a_picture_that_cannot_be_written_is_one_line(tmp_path):
-    for path in (tmp_path / "schedule.doc", tmp_path / "nowhere" / "schedule.png"):
-        with pytest.raises(BadInput) as problem:
-            draw_schedule(np.ones((2, 2, 2)), ([1.0], [1.0]), path)
-        assert "\n" not in str(problem.value)

@@ -8,7 +8,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from legroom.errors import BadInput
 from legroom_workloads.mine.coarser import resample
 from legroom_workloads.mine.deposit import sample
 from legroom_workloads.mine.economics import block_values
@@ -68,26 +67,6 @@ def test_two_hills_by_hand():
     assert order.tolist()[0] == 0
 
 
-def test_a_schedule_stops_where_going_on_would_lose():
-    values = np.array([[[10.0, -4.0, 5.0]]])
-    pit = ultimate_pit(values, NINE_OVER_ONE)
-    assert pit.all()
-    npv, order, _ = best_greedy(values, pit, [1.0, 0.5, 0.1], size_m=NINE_OVER_ONE)  # -4 * 0.5 + 5 * 0.1 < 0
-    assert (npv, order.tolist()) == (10.0, [0])
-    npv, order, _ = best_greedy(values, pit, [1.0, 0.9, 0.8], size_m=NINE_OVER_ONE)
-    assert npv == pytest.approx(10 - 3.6 + 4)
-    assert order.tolist() == [0, 0, 0]
-
-
-def test_nothing_is_dug_after_the_last_factor_and_nothing_where_all_loses():
-    values = np.ones((2, 2, 2))
-    npv, order, _ = best_greedy(values, ultimate_pit(values, NINE_OVER_ONE), [1.0, 0.5, 0.25], size_m=NINE_OVER_ONE)
-    assert (npv, len(order)) == (1.75, 3)
-    values = -np.ones((2, 2, 2))
-    npv, order, name = best_greedy(values, ultimate_pit(values, NINE_OVER_ONE), np.ones(8), size_m=NINE_OVER_ONE)
-    assert (npv, order.tolist(), name) == (0.0, [], "nothing")
-
-
 def test_every_schedule_can_be_dug_and_is_worth_what_it_says(ultra_light):
     values, pit = ultra_light
     ground = Ground.of(values, pit, size_m=ULTRA_LIGHT_M)
@@ -114,36 +93,6 @@ def test_the_best_is_the_best_and_under_the_bound(ultra_light):
     bound = npv_bound(nested_pits(values, pit, size_m=ULTRA_LIGHT_M), discount)
     assert 0.8 * bound < npv <= bound <= values[pit].sum()
     assert each["exposed"] < npv  # the rules do differ
-
-
-def test_air_over_the_ground_is_not_dug():
-    rng = np.random.default_rng(3)
-    values = rng.normal(-1, 4, (6, 6, 5))
-    start = rng.integers(0, 3, (6, 6))
-    values[np.arange(5) < start[:, :, None]] = 0
-    pit = ultimate_pit(values, NINE_OVER_ONE)
-    ground = Ground.of(values, pit, start, NINE_OVER_ONE)
-    for name, order in schedules(ground):
-        got = dig(values, order, start)
-        assert len(got) <= ground.inside.sum(), name
-        assert sum(got) == pytest.approx(values[pit].sum()), name
-    npv, order, _ = best_greedy(values, pit, factors(200), start=start, size_m=NINE_OVER_ONE)
-    assert npv == pytest.approx((dig(values, order, start) * factors(200)[: len(order)]).sum())
-
-
-def test_a_pit_that_cannot_be_dug_is_refused():
-    pit = np.zeros((3, 3, 2), bool)
-    pit[1, 1, :] = True
-    with pytest.raises(BadInput, match="within 45° over"):
-        best_greedy(np.ones((3, 3, 2)), pit, np.ones(3), size_m=NINE_OVER_ONE)
-    with pytest.raises(BadInput, match="values"):
-        best_greedy(np.ones((3, 3, 2)), np.ones((3, 3, 1), bool), np.ones(3))
-
-
-def test_a_column_dug_too_deep_is_refused():
-    ground = Ground.of(np.ones((2, 2, 2)), np.ones((2, 2, 2), bool))
-    with pytest.raises(BadInput, match="digs column 0 deeper than its 2 blocks"):
-        running_npv(ground, [0, 1, 2, 3, 0, 0], np.ones(6))
 
 
 # ---- nested pits
@@ -195,32 +144,3 @@ def test_no_schedule_at_all_exceeds_the_bound(seed):
     pits = nested_pits(values, shells=1000, size_m=NINE_OVER_ONE)
     assert best <= npv_bound(pits, discount) + 1e-9
     assert best_greedy(values, ultimate_pit(values, NINE_OVER_ONE), discount, size_m=NINE_OVER_ONE)[0] <= best + 1e-9
-
-
-def test_coarse_shells_give_a_bound_that_still_holds(ultra_light):
-    values, pit = ultra_light
-    discount = factors(int(pit.sum()), 0.003)
-    bounds = [
-        npv_bound(nested_pits(values, pit, shells=shells, size_m=ULTRA_LIGHT_M), discount) for shells in (2, 5, 40, 400)
-    ]
-    assert bounds == sorted(bounds, reverse=True)
-    assert bounds[0] <= 1.05 * bounds[-1]
-
-
-def test_pits_lie_in_each_other_and_in_the_ultimate_one(ultra_light):
-    values, pit = ultra_light
-    pits = nested_pits(values, pit, size_m=ULTRA_LIGHT_M)
-    assert ((pits.shells > 0) == pit).all()
-    slopes = np.diff(pits.values, prepend=0) / np.diff(pits.sizes, prepend=0)
-    assert (np.diff(slopes) < 0).all()  # the money gets thinner outwards
-    for number in range(1, len(pits.sizes) + 1):
-        inner = (pits.shells > 0) & (pits.shells <= number)
-        assert inner.sum() == pits.sizes[number - 1]
-        Ground.of(values, inner, size_m=ULTRA_LIGHT_M)  # can be dug by itself
-
-
-def test_factors_that_grow_prove_nothing(ultra_light):
-    pits = nested_pits(*ultra_light, size_m=ULTRA_LIGHT_M)
-    for bad in ([0.5, 0.6], [0.5, -0.1], [np.nan], [[1.0]]):
-        with pytest.raises(BadInput, match="discount factors"):
-            npv_bound(pits, bad)

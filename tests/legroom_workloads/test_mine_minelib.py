@@ -15,7 +15,7 @@ import pytest
 
 from legroom.errors import BadInput
 from legroom_workloads.mine.economics import block_values
-from legroom_workloads.mine.minelib import read_minelib, to_block_model, ultimate_pit_of
+from legroom_workloads.mine.minelib import read_minelib
 from legroom_workloads.mine.models import load_model
 
 BLOCKS = """\
@@ -112,31 +112,6 @@ def test_all_four_files_are_read(tmp_path):
     assert found.cpit.lower.tolist() == [[-np.inf, 5], [3, -np.inf]]
 
 
-@pytest.mark.parametrize("suffix", ["", ".blocks", ".prec", ".upit", ".cpit"])
-def test_an_instance_goes_by_any_of_its_files_or_their_stem(tmp_path, suffix):
-    stem = instance(tmp_path)
-    assert read_minelib(f"{stem}{suffix}").n_blocks == 6
-    assert load_model(f"{stem}{suffix}").shape == (3, 1, 2)
-
-
-def test_its_ultimate_pit_follows_its_own_precedence(tmp_path):
-    pit = ultimate_pit_of(read_minelib(instance(tmp_path)))
-    assert pit.inside.tolist() == [False, True, True, True, True, True]
-    assert (pit.value, pit.bound) == (11, 11)
-
-
-def test_files_may_be_missing_until_they_are_needed(tmp_path):
-    found = read_minelib(instance(tmp_path, prec=None, upit=None, cpit=None))
-    with pytest.raises(BadInput, match=r"put tiny.prec beside it"):
-        ultimate_pit_of(found)
-    with pytest.raises(BadInput, match=r"put tiny.upit beside"):
-        to_block_model(found)
-
-
-def test_values_come_from_the_cpit_file_where_there_is_no_upit(tmp_path):
-    assert read_minelib(instance(tmp_path, upit=None)).values.tolist() == [-9, 6, 12, -2, -1, -4]
-
-
 def test_it_becomes_a_block_model_with_its_own_values(tmp_path):
     model = load_model(instance(tmp_path))
     assert model.shape == (3, 1, 2)
@@ -147,14 +122,6 @@ def test_it_becomes_a_block_model_with_its_own_values(tmp_path):
     assert destination[:, 0, 1].tolist() == [0, 1, 1]
     coarse = load_model(instance(tmp_path), grid=(1, 1, 2))
     assert coarse.values_usd.ravel().tolist() == pytest.approx([-7, 9])
-
-
-def test_places_without_a_block_are_air(tmp_path):
-    blocks = BLOCKS.replace("5 2 0 1 WASTE 15\n", "")
-    keep = {"prec": None, "cpit": None, "upit": UPIT.replace("5 -4\n", "").replace("NBLOCKS: 6", "NBLOCKS: 5")}
-    model = load_model(instance(tmp_path, blocks=blocks, **keep))
-    assert model.values_usd[2, 0].tolist() == [0, 12]
-    assert model.column("ton")[2, 0].tolist() == [0, 15_600]  # nobody says what a block weighs
 
 
 @pytest.mark.parametrize(
@@ -201,19 +168,3 @@ def test_files_that_are_no_instance(tmp_path):
     table.write_text("x,y,z\n")
     with pytest.raises(BadInput, match="is not a MineLib instance"):
         read_minelib(table)
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_damaged_files_never_end_in_a_traceback(tmp_path, seed):
-    rng = np.random.default_rng(seed)
-    stem = instance(tmp_path)
-    path = tmp_path / f"tiny{rng.choice(list(FILES))}"
-    content = bytearray(path.read_bytes())
-    for _ in range(rng.integers(1, 4)):
-        at = int(rng.integers(0, len(content)))
-        content[at : at + int(rng.integers(0, 3))] = bytes(rng.integers(0, 256, int(rng.integers(0, 3))).tolist())
-    path.write_bytes(content)
-    try:
-        load_model(stem)
-    except BadInput as caught:
-        assert "\n" not in str(caught)

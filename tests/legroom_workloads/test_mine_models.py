@@ -10,18 +10,9 @@ import pytest
 
 from legroom.errors import BadInput
 from legroom_workloads.mine.csv_file import write_csv
-from legroom_workloads.mine.deposit import generate, sample
+from legroom_workloads.mine.deposit import generate
 from legroom_workloads.mine.files import data_files
 from legroom_workloads.mine.models import load_model
-
-
-@pytest.mark.parametrize("grid", [None, (50, 50, 30), [20, 20, 10], (10, 10, 5)])
-def test_the_sample_comes_on_every_grid_of_the_runs(grid):
-    model = load_model("sample", grid)
-    assert model.shape == tuple(grid or (49, 71, 58))
-    whole = sample()
-    assert model.column("ton").sum(dtype=float) == pytest.approx(whole.column("ton").sum(dtype=float), rel=1e-6)
-    assert [n * size for n, size in zip(model.shape, model.size_m, strict=True)] == pytest.approx([980, 1420, 870])
 
 
 def test_a_csv_file_by_its_path(tmp_path):

@@ -44,6 +44,15 @@ def test_every_worker_imports_it(tmp_path, monkeypatch):
     assert items["env.imports"].error == items["env.imports"].nbytes // 2
 
 
+@pytest.mark.parametrize("trust", [False, True])
+def test_an_environment_of_ones_own_may_take_anything(tmp_path, monkeypatch, trust):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    run = make(str(tmp_path / "train.py"), id="market:Env")
+    found = predict(run, mode="arithmetic", device="cpu", trust=trust)
+    assert found.not_built  # so that there is no verdict
+    assert not predict(make(id="CartPole-v1"), mode="arithmetic", device="cpu").not_built
+
+
 def test_arithmetic_knows_what_was_measured_before(tmp_path, monkeypatch):
     pytest.importorskip("gymnasium")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -83,8 +83,8 @@ def test_a_buffer_is_forecast_with_its_line() -> None:
     prediction = predicted(rehearsed(host=HostSeen(2 * GIB, 2 * GIB, 0, 1, (filling,))), Budget(16 * GIB, 8 * GIB))
     assert prediction.fits is False
     text = " ".join(shown(prediction).split())
-    assert "2.0 GiB now; 30.0 GiB once the arrays made at buffers.py:212 are full, in about 3.4 h" in text
-    assert "buffers.py:212 28.0 GiB 1.0 GiB written so far; full in about 3.4 h [measured]" in text
+    assert "2.0 GiB now; 30.0 GiB once the arrays made at buffers.py:212 are full, in about 3 h 24 min" in text
+    assert "buffers.py:212 28.0 GiB 1.0 GiB written so far; full in about 3 h 24 min [measured]" in text
     idle = Filling(28 * GIB, GIB, 0.0)
     seen = rehearsed(host=HostSeen(2 * GIB, 2 * GIB, 0, 1, (idle,)))
     assert predicted(seen, Budget(16 * GIB, 8 * GIB)).fits is None  # nobody knows whether it is ever written
@@ -111,10 +111,9 @@ def test_an_old_torch_leaves_it_unknown() -> None:
     assert predicted(rehearsed(torch="2.10.0"), Budget(16 * GIB, 8 * GIB)).fits is True
 
 
-def test_the_page_has_timeline_steps_and_zoom_and_no_script() -> None:
+def test_the_page_has_a_timeline_with_steps_and_no_script() -> None:
     page = whole_page(program_document(predicted(rehearsed(), Budget(16 * GIB, 8 * GIB)), everything=True))
     assert "<script" not in page and "http://" not in page.replace("http://www.w3.org", "")
-    assert page.count('type="radio"') == 4
     assert "optimizer step 2" in page
 
 

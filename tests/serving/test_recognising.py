@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from legroom.backends.base import all_algorithms
 from legroom.errors import BadInput
-from legroom.serving.asked import ENVIRONMENTS, chosen_run, command_in, recognise, with_spaces
+from legroom.serving.asked import command_in, recognise, with_spaces
 
 SCRIPT = "from stable_baselines3 import PPO\nPPO('MlpPolicy', 'CartPole-v1', n_steps=512).learn(1_000)\n"
 YAML = "algo: DQN\nenv: {id: CartPole-v1}\n"
@@ -83,18 +82,3 @@ def test_no_module_beside_the_page_is_read(tmp_path: Path, monkeypatch: pytest.M
     text = "from secrets_here import N\n" + SCRIPT.replace("512", "N")
     ((run, unknown),) = recognise(text).runs
     assert "n_steps" not in run.hyperparams and unknown == ["hyperparams.n_steps"]
-
-
-def test_every_choice_of_the_lists_can_be_made_or_says_why_not() -> None:
-    made = 0
-    for algorithm in {each.name for each in all_algorithms()}:
-        for env in (env for ids in ENVIRONMENTS.values() for env in ids):
-            try:
-                made += chosen_run(algorithm, env).algo == algorithm
-            except BadInput as error:
-                assert "actions" in str(error) or "observation" in str(error) or "policy" in str(error).lower()
-    assert made > 150
-    with pytest.raises(BadInput, match="from the lists"):
-        chosen_run("PPO", "/etc/passwd")
-    with pytest.raises(BadInput, match="from the lists"):
-        chosen_run(["PPO"], {"id": 1})

@@ -92,14 +92,7 @@ def test_a_card_brings_the_gpu_and_its_verdict_in_words(seen):
     seen.drawn(1)
     seen.page.wait_for_timeout(200)
     assert "free on a GeForce RTX 4070" in seen.text("#verdict")
-    assert seen.page.is_visible("#gpu .bar") and "RTX 4080: 16.0 GiB" in seen.text("#gpu .limits")
-
-
-def test_the_reason_of_an_item_is_there_for_the_keyboard(seen):
-    seen.page.focus("#host .seg >> nth=3")
-    label = seen.page.evaluate("document.activeElement.getAttribute('aria-label')")
-    assert "GiB" in label or "MiB" in label
-    assert ";" in label  # name: size; why
+    assert seen.page.is_visible("#gpu .bar") and "RTX 4070" in seen.text("#gpu .limits")
 
 
 def test_a_link_restores_what_was_turned(seen, server, browser):
@@ -155,8 +148,7 @@ def test_a_file_is_opened_as_data_and_never_as_markup(seen, tmp_path):
     _forgive_refusals(seen)
 
 
-@pytest.mark.parametrize("width", [360, 1440])
-def test_an_explained_error_is_opened_and_shared(server, browser, tmp_path, width):
+def test_an_explained_error_is_opened_and_shared(server, browser, width=360):
     error = (
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.10 GiB. GPU 0 has a total capacity of 7.79 GiB"
     )
@@ -171,7 +163,6 @@ def test_an_explained_error_is_opened_and_shared(server, browser, tmp_path, widt
         assert page.evaluate("document.activeElement.id") == "result-head"
         assert seen.overflowing() == []
         assert seen.violations() == []
-        assert _picture(page, "#result-picture", tmp_path)[0] > 300
         page.click("#result-link")
         for _ in range(200):  # it is compressed first
             if "#r=" in (link := page.evaluate("location.href")):
@@ -181,17 +172,6 @@ def test_an_explained_error_is_opened_and_shared(server, browser, tmp_path, widt
     with opened(browser, link, width=width) as other:
         other.page.wait_for_selector("#result-body table")
         assert "2.1 GiB" in other.text("#result-body")
-
-
-def _picture(page, button, folder):
-    """Return width and height of the PNG that a button offers."""
-    with page.expect_download() as download:
-        page.click(button)
-    file = folder / "picture.png"
-    download.value.save_as(file)
-    data = file.read_bytes()
-    assert data.startswith(b"\x89PNG") and len(data) > 10_000
-    return int.from_bytes(data[16:20], "big"), int.from_bytes(data[20:24], "big")
 
 
 # -- the start view ------------------------------------------------------------
@@ -235,16 +215,6 @@ def test_a_pasted_script_is_predicted_and_what_it_does_not_say_is_asked_for(star
     assert "rollout.observations: 180.0 MiB" in page.inner_html("#host")
 
 
-def test_a_pasted_error_is_explained(start):
-    start.page.fill("#paste", "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 105. GiB for an array "
-                              "with shape (2048, 4, 17, 49, 71, 58) and data type float32")  # fmt: skip
-    start.page.click("#read")
-    start.page.wait_for_selector("#result-body table")
-    assert "the system refused one array of 105.0 GiB" in start.text("#result-body")
-    assert start.page.evaluate("document.activeElement.id") == "result-head"
-    assert start.violations() == []
-
-
 def test_a_pasted_command_is_executed_once_that_is_confirmed(start):
     page = start.page
     page.fill("#paste", f"""{sys.executable} -c 'import torch; torch.ones(50 << 20, device="cuda")'""")
@@ -259,6 +229,7 @@ def test_a_pasted_command_is_executed_once_that_is_confirmed(start):
     assert start.violations() == []
 
 
+@pytest.mark.slow
 def test_trusted_code_is_imported_for_fit_where_the_switch_says_so(browser, tmp_path):
     (tmp_path / "own.py").write_text(SCRIPT)
     with serving(str(tmp_path / "own.py")) as server, opened(browser, server.address) as found:
@@ -272,24 +243,8 @@ def test_trusted_code_is_imported_for_fit_where_the_switch_says_so(browser, tmp_
         assert found.violations() == []
 
 
-def test_a_run_is_chosen_from_lists(start):
+def test_what_is_nothing_is_said(start):
     page = start.page
-    page.select_option("#algorithm", "DQN")
-    page.select_option("#environment", "BreakoutNoFrameskip-v4")
-    page.select_option("#start-card", "GeForce RTX 4070")
-    page.click("#choose button")
-    start.drawn()
-    # SB3's DQN keeps 1,000,000 transitions of 84 x 84 x 4 bytes, each with its successor: 52.6 GiB
-    assert "GiB of RAM" in start.text("#verdict") and start.text("#verdict").startswith("Does not fit")
-    assert page.input_value("#card") == "GeForce RTX 4070" and page.is_visible("#gpu .bar")
-
-
-def test_what_does_not_go_together_or_is_nothing_is_said(start):
-    page = start.page
-    page.select_option("#algorithm", "SAC")
-    page.click("#choose button")
-    page.wait_for_selector("#start-told:visible")
-    assert start.text("#start-told").startswith("SAC takes box actions, the environment has discrete")
     page.fill("#paste", "hello")
     page.click("#read")
     page.wait_for_selector("text=no script, run file or out-of-memory error recognised")
@@ -314,14 +269,14 @@ def test_following_explains_itself_where_there_is_nothing(start):
 # -- the planner ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (768, 1024), (360, 780)])
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (360, 780)])
 def test_verdict_and_bars_stay_in_view_while_knobs_are_turned(server, browser, width, height):
     with opened(browser, server.address, width=width, height=height) as seen:
         seen.page.evaluate("document.querySelectorAll('.knobs details').forEach((box) => { box.open = true; })")
         last = seen.page.locator(".knob").last
         last.scroll_into_view_if_needed()
         seen.page.wait_for_timeout(100)
-        for part in ("#verdict", "#host .bar svg" if width == 1440 else "#strips .strip svg"):
+        for part in ("#verdict", *(["#host .bar svg"] if width == 1440 else [])):
             box = seen.page.locator(part).first.bounding_box()
             assert box["y"] >= 0 and box["y"] + box["height"] <= height, part
         assert last.bounding_box()["y"] < height
@@ -355,12 +310,7 @@ def test_a_comparison_does_not_squash_the_own_run(seen):
         "all => all.reduce((sum, each) => sum + each.getBoundingClientRect().width, 0)"
     )
     assert widths > 0.3 * own.bounding_box()["width"]
-    assert "broken bar" in other.inner_text() and other.locator(".gap").count() == 2
-
-
-def test_the_picture_of_a_result_is_saved(seen, tmp_path):
-    width, height = _picture(seen.page, "#picture", tmp_path)
-    assert width > 800 and height > 600
+    assert "beyond this scale" in other.inner_text()
 
 
 def test_a_wrong_value_is_said_and_the_page_goes_on(seen):
@@ -385,8 +335,7 @@ def test_a_training_is_followed_live(seen, folder):
     assert seen.page.is_visible("#verdict") and not seen.page.is_visible("#follow-verdict")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 768, 1440])
+@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (768, "dark"), (1440, "light")])
 def test_it_fits_the_screen_and_can_be_used_by_everybody(server, browser, width, scheme):
     with opened(browser, server.address, width=width, scheme=scheme) as seen:
         page = seen.page
@@ -431,6 +380,7 @@ def test_it_is_quick(server, browser):
         assert ready < 6000 and times[4] < 600
 
 
+@pytest.mark.slow
 def test_tracing_happens_in_the_background(server):
     """By HTTP, without the browser: the real networks of a run that the page was started with."""
     run = server.ask("GET", "/api/run?name=gameboy:default").json()["run"]

@@ -12,7 +12,7 @@ from copy import deepcopy
 from typing import Any
 
 POSTS = (
-    "/api/predict", "/api/plan", "/api/fit", "/api/check", "/api/file", "/api/read", "/api/choose", "/api/trace",
+    "/api/predict", "/api/plan", "/api/fit", "/api/check", "/api/file", "/api/read", "/api/trace",
 )  # fmt: skip
 GETS = ("/", "/api/start", "/api/run?name=mine:small", "/api/folders", "/api/follow?folder=x", "/api/trace?job=1")
 GOOD: dict[str, Any] = {
@@ -150,10 +150,7 @@ def _bad_json(chance: random.Random, port: int) -> bytes:
 def _wrong_type(chance: random.Random, port: int) -> bytes:
     body = chance.choice(NASTY)
     if chance.random() < 0.7:
-        body = {
-            key: chance.choice(NASTY)
-            for key in ("run", "runs", "name", "text", "ram", "gpu", "allow", "active", "view")
-        }
+        body = {key: chance.choice(NASTY) for key in ("run", "runs", "name", "text", "ram", "gpu", "allow", "active")}
     return _post(chance, port, json.dumps(body).encode("utf-8", "surrogatepass"))
 
 

@@ -79,8 +79,6 @@ def refusal(vectorised: Any, make: Any) -> str:
     ("form", "words"),
     [
         ("one number", "an observation of shape (1,); its space has (4,)"),
-        ("a row", "an observation of shape (1, 4); its space has (4,)"),
-        ("a number", "an observation of shape (); its space has (4,)"),
         ("too long", "an observation of shape (5,); its space has (4,)"),
         ("ragged", "an observation that is no array; its space has shape (4,)"),
         ("text", "an observation of <U1 with values that float32 of its space cannot hold"),
@@ -103,7 +101,6 @@ def test_the_last_observation_of_an_episode_counts_too(vectorised: Any) -> None:
     ("parts", "words"),
     [
         ({"a": np.zeros(4, np.float32)}, "step returned an observation whose part 'b' is missing; it has 'a'"),
-        ({"a": np.zeros(1, np.float32), "b": 1}, "part 'a' is of shape (1,); its space has (4,)"),
         ({"a": np.zeros(4, np.float32), "b": 0.5}, "part 'b' is of float64 with values that int64 of its space cannot"),
         (np.zeros(4, np.float32), "part 'a' is missing; it has no parts: it is a ndarray"),
     ],

@@ -167,13 +167,6 @@ def test_statistics_are_those_of_Monitor() -> None:
     assert episodes > 3
 
 
-def test_an_inner_count_of_the_episode_is_left_alone() -> None:
-    env = EpisodeStatistics(Monitor(Walk(limit=3), info_keywords=("time",)))
-    env.reset(seed=1)
-    *_, info = [env.step(0)[4] for _ in range(3)]
-    assert info["episode"]["time"] == 3
-
-
 def test_masks_are_there_only_where_the_environment_has_them() -> None:
     env = EpisodeStatistics(wrappers.TimeLimit(Walk(), 5))
     env.reset()

@@ -20,7 +20,6 @@ from worker_envs import InPlace, Walk, close_kindly
 
 from legroom import LeanReplayBuffer, LeanVecEnv, lean
 from legroom.sharing.messages import WorkerDied
-from legroom_workloads.mine.env import MineEnv
 
 SMALL = {"net_arch": [8]}
 
@@ -52,18 +51,11 @@ def as_it_is(env: VecEnv) -> VecEnv:
 
 
 CASES: dict[str, tuple[Callable[..., Any], Callable[[VecEnv], VecEnv], Callable[[], Any], int, int]] = {
-    "PPO": (ppo, as_it_is, Walk, 2, 1),
     "PPO, envs share workers": (ppo, as_it_is, Walk, 4, 3),
     "PPO, stacked and normalized": (ppo, stacked_and_normalized, Walk, 2, 2),
     "PPO, dict": (partial(ppo, policy="MultiInputPolicy"), as_it_is, partial(Walk, "small dict"), 2, 2),
-    "PPO, in place": (ppo, as_it_is, InPlace, 2, 2),
     "PPO, in place, lean storage": (partial(ppo, make=partial(lean, PPO)), as_it_is, InPlace, 2, 1),
     "MaskablePPO": (partial(ppo, make=MaskablePPO), as_it_is, Walk, 2, 2),
-    "MaskablePPO, the mine": (
-        partial(ppo, make=MaskablePPO), as_it_is, partial(MineEnv, grid=[8, 8, 4], horizon=20), 2, 2,
-    ),
-    "DQN": (dqn, as_it_is, Walk, 2, 1),
-    "DQN, normalized": (dqn, VecNormalize, Walk, 2, 2),
     "DQN, in place, lean storage": (partial(dqn, replay_buffer_class=LeanReplayBuffer), as_it_is, InPlace, 2, 2),
 }  # fmt: skip
 

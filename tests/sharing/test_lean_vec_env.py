@@ -13,7 +13,7 @@ import pytest
 from gymnasium import spaces
 from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
 from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecFrameStack, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 from worker_envs import SPACES, InPlace, Scaled, Steered, Walk
 
 from legroom import LeanVecEnv
@@ -127,16 +127,6 @@ def test_an_environment_that_updates_in_place_writes_into_the_slots(opened: Any)
     assert_walk_alike(lean, DummyVecEnv([lambda: Monitor(InPlace())] * 3), 50)
 
 
-def test_in_place_under_wrappers_that_pass_observations_on(opened: Any) -> None:
-    def wrapped() -> gym.Env:
-        env = gym.wrappers.TimeLimit(gym.wrappers.OrderEnforcing(InPlace(limit=99)), 7)
-        return gym.wrappers.TransformReward(env, lambda reward: -reward)
-
-    lean = opened([wrapped] * 2, 2)
-    assert lean.get_attr("bound") == [1, 1]
-    assert_walk_alike(lean, DummyVecEnv([lambda: Monitor(wrapped())] * 2), 20)
-
-
 @pytest.mark.parametrize(
     "wrap", [Scaled, lambda env: gym.wrappers.TransformObservation(env, lambda seen: seen // 2, env.observation_space)]
 )
@@ -181,14 +171,6 @@ def test_large_terminal_observations_are_exact_and_give_their_memory_back(opened
         assert (seen == 2 * count + 1).all()
         assert last.flags.owndata
     assert not env._slots.places[2].any()
-
-
-def test_wrappers_of_sb3_on_top(opened: Any) -> None:
-    def stacked(env: VecEnv) -> VecEnv:
-        return VecNormalize(VecFrameStack(env, 3), gamma=0.9)
-
-    lean, dummy = opened([Walk] * 2, 2), DummyVecEnv([lambda: Monitor(Walk())] * 2)
-    assert_walk_alike(stacked(lean), stacked(dummy), 40)
 
 
 def test_attributes_and_methods_as_sb3_has_them(opened: Any) -> None:
@@ -257,13 +239,6 @@ def test_environments_registered_by_the_program_can_be_made_by_name(opened: Any)
         assert env.get_attr("limit") == [4, 13]
     finally:
         del gym.registry["legroom-tests/Walk-v0"], gym.registry["legroom-tests/Named-v0"]
-
-
-def test_data_that_environments_of_a_worker_share_is_there_once(opened: Any) -> None:
-    table = np.zeros(1000)
-    env = opened([lambda: Walk(table_address=table.__array_interface__["data"][0])] * 2, envs_per_worker=2)
-    addresses = env.get_attr("table_address")
-    assert addresses[0] == addresses[1] != table.__array_interface__["data"][0]
 
 
 @pytest.mark.parametrize(

@@ -49,20 +49,6 @@ def test_it_is_called_once_where_workers_are_forked_with_the_first_environments_
     assert len({first[2], second[2], crew.template.pid}) == 3
 
 
-def test_a_function_that_makes_environments_can_have_one_too():
-    def make(size):
-        return Prepared(size)
-
-    make.prepare_workers = Prepared.prepare_workers
-    (first, _), crew = told([partial(make, 5)] * 2)
-    assert first[:2] == (5, crew.template.pid)
-
-
-def test_without_it_nothing_is_called():
-    (first, _), crew = told([lambda: Prepared(3)] * 2)
-    assert len(first) == 1 and crew.template is not None
-
-
 @pytest.mark.parametrize("n_envs", [1, 2])
 def test_where_it_fails_workers_are_fresh_and_the_environments_work(n_envs):
     answers, crew = told([partial(Prepared, 3, fails=True)] * n_envs)

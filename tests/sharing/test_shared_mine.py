@@ -67,15 +67,3 @@ def test_a_run_file_says_whether_data_is_shared(said: bool | None, mapped: int) 
     env = make_vec_env(run)
     assert [len(files) for files in maps_of(env)] == [mapped] * 2
     env.close()
-
-
-def test_without_a_cache_one_process_computes_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    first = prepared.prepared("sample", (6, 6, 5))
-    prepared._get.cache_clear()
-    monkeypatch.setattr(shared, "_known", {})  # another process
-    monkeypatch.setattr(prepared, "_compute", lambda _: pytest.fail("computed again"))
-    second = prepared.prepared("sample", (6, 6, 5))
-    assert (second.name, second.size_m) == (first.name, first.size_m)
-    np.testing.assert_array_equal(second.ground, first.ground)

@@ -34,7 +34,6 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.delenv(shared_folder.VARIABLE, raising=False)
     monkeypatch.setattr(shared, "_folder", None)
     monkeypatch.setattr(shared, "_known", {})
-    monkeypatch.setattr(shared_folder, "MEMORY_FOLDER", folder)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -104,17 +103,6 @@ raise SystemExit(5)
     assert not folders(outside)
 
 
-@pytest.mark.usefixtures("outside")
-def test_workers_of_this_process_map_what_it_maps(tmp_path: Path) -> None:
-    log = str(tmp_path / "log")
-    here = Sharing(log)
-    env = legroom.LeanVecEnv([lambda: Sharing(log)] * 2)
-    assert env.reset()[0, 0] == here.numbers[-1]
-    assert [answer[2] for answer in env.env_method("using")] == [True, True]
-    env.close()
-    assert len(Path(log).read_text().split()) == 1
-
-
 def test_a_builder_that_is_killed_lets_the_next_one_build(outside: Path, tmp_path: Path) -> None:
     log = str(tmp_path / "log")
     environment = {**os.environ, shared_folder.VARIABLE: str(outside / "legroom-shared-run")}
@@ -166,18 +154,6 @@ def test_a_killed_owner_takes_nothing_from_its_children_and_the_next_run_cleans_
     assert folders(outside) == []
 
 
-def test_a_forked_child_that_ends_leaves_the_owners_folder_alone(outside: Path, tmp_path: Path) -> None:
-    go = tmp_path / "go"
-    owner = script(OWNER.format(log=str(tmp_path / "log"), go=str(go)))
-    said(owner)
-    go.touch()
-    assert wait_until((tmp_path / "go.answer").exists)
-    time.sleep(0.3)
-    assert len(folders(outside)) == 1
-    owner.kill()
-    owner.wait()
-
-
 def test_an_owner_that_ends_first_does_not_stop_the_others(outside: Path, tmp_path: Path) -> None:
     process = script(f"""
 import subprocess
@@ -213,17 +189,6 @@ def test_folders_of_others_and_files_of_others_stay(outside: Path, tmp_path: Pat
     assert (outside / "legroom-shared-full" / "notes.txt").exists()
 
 
-def test_a_chosen_folder_is_used_and_kept(outside: Path, tmp_path: Path) -> None:
-    (tmp_path / "chosen").mkdir()
-    environment = {**os.environ, shared_folder.VARIABLE: str(tmp_path / "chosen")}
-    for _ in range(2):
-        process = script(f"print(use({str(tmp_path / 'log')!r}))", env=environment)
-        assert eval(said(process)) == (SUM, str(tmp_path / "chosen"), True)
-        process.wait()
-    assert len((tmp_path / "log").read_text().split()) == 1
-    assert not folders(outside)
-
-
 def test_memory_is_there_once(outside: Path, tmp_path: Path) -> None:
     env = legroom.LeanVecEnv([lambda: Sharing(str(tmp_path / "log"))] * 2)
     plain = legroom.LeanVecEnv([Walk] * 2)
@@ -235,21 +200,6 @@ def test_memory_is_there_once(outside: Path, tmp_path: Path) -> None:
     env.close()
     plain.close()
     assert private[0] - private[1] < 4_000_000  # of 8 MB of numbers in each
-
-
-def test_a_small_temporary_folder_gives_way_to_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: Path
-) -> None:
-    memory = tmp_path / "shm"
-    memory.mkdir()
-    monkeypatch.setattr(shared_folder, "MEMORY_FOLDER", memory)
-    room = {outside: 1 << 40, memory: 1 << 40}
-    monkeypatch.setattr(shared_folder, "_room", room.__getitem__)
-    assert shared_folder._place() == outside
-    room[outside] = 1 << 20
-    assert shared_folder._place() == memory
-    room[memory] = 1 << 10
-    assert shared_folder._place() == outside
 
 
 @pytest.mark.usefixtures("outside")

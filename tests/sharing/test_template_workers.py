@@ -6,7 +6,6 @@ import importlib
 import os
 import signal
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,19 +44,6 @@ def test_workers_have_groups_of_their_own_in_the_trainers_session(begun: Any) ->
     os.kill(template, signal.SIGINT)
     assert os.getpgid(template) == template
     env.step(NOTHING)
-
-
-def test_steps_are_those_of_fresh_workers(begun: Any) -> None:
-    seen = []
-    for forked in (False, True):
-        env = begun([Walk] * 4, envs_per_worker=2, forked=forked)
-        env.seed(7)
-        seen.append([env.reset().copy()])
-        for step in range(30):
-            observations, rewards, dones, infos = env.step(np.full(4, step % 4))
-            seen[-1] += [observations.copy(), rewards, dones, [len(info) for info in infos]]
-    for fresh, forked_one in zip(*seen, strict=True):
-        np.testing.assert_array_equal(fresh, forked_one)
 
 
 def test_a_killed_template_takes_its_workers_along(begun: Any) -> None:
@@ -143,18 +129,3 @@ def test_an_interruption_while_the_template_imports_leaves_nothing(
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert wait_until(lambda: not is_running(int(note.read_text())), 2)
-
-
-def test_functions_with_much_data_go_to_fresh_interpreters(begun: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("legroom.sharing.process.FUNCTIONS_NBYTES", 1_000_000)
-    table = np.ones(100_000)  # 800,000 bytes
-
-    class Carrying(Walk):
-        def __init__(self, table: np.ndarray) -> None:
-            super().__init__()
-            self.total = table.sum()
-
-    assert begun([partial(Carrying, table)] * 3)._crew.why_fresh == ""  # carried once
-    env = begun([partial(Carrying, table.copy()) for _ in range(3)])
-    assert "carry more than" in env._crew.why_fresh
-    assert env.get_attr("total") == [100_000.0] * 3

@@ -15,7 +15,6 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import psutil
 import pytest
 from worker_envs import Fragile, Global, OwnError, Sleepy, Walk, close_kindly, is_running, pids, wait_until
 
@@ -156,13 +155,6 @@ def test_interruptions_at_any_moment_leave_a_usable_environment(begun: Any) -> N
     np.testing.assert_array_equal(seen, [state["links"][1]["state"]["position"].astype("float32") for state in states])
 
 
-def test_ctrl_c_is_for_the_trainer(begun: Any) -> None:
-    env = begun([Walk])
-    os.kill(pids(env)[0], signal.SIGINT)
-    env.step(NOTHING[:1])
-    assert os.getpgid(pids(env)[0]) != os.getpgid(0)  # the terminal signals a group
-
-
 TRAINER = """
 import sys, threading, time
 import legroom, numpy as np
@@ -198,16 +190,6 @@ def test_neither_template_nor_worker_outlives_a_killed_trainer() -> None:
         trainer.kill()
         trainer.wait()
     assert wait_until(lambda: not any(map(is_running, workers)), 2)
-
-
-def test_workers_that_wait_use_no_processor_time(begun: Any) -> None:
-    env = begun([Walk] * 2)
-    env.step(NOTHING[:2])
-    everyone = [psutil.Process(pid) for pid in (env._crew.template.pid, *pids(env))]
-    before = [sum(process.cpu_times()[:2]) for process in everyone]
-    time.sleep(1.5)
-    used = [sum(process.cpu_times()[:2]) - earlier for process, earlier in zip(everyone, before, strict=True)]
-    assert max(used) < 0.015  # 1 % of a core; the kernel counts hundredths of a second
 
 
 def test_a_forgotten_environment_takes_its_workers_along() -> None:

@@ -23,10 +23,6 @@ def test_samples_come_back_as_they_were() -> None:
     assert kept.highest_of_last(1) == 50 and kept.highest_of_last(3) == 1 << 44
 
 
-def test_nothing_kept_is_no_height() -> None:
-    assert KeptSamples(4).highest_of_last(3) == 0 and list(KeptSamples(4)) == []
-
-
 @pytest.mark.parametrize("count", [40, 41, 400, 4001])
 def test_every_extreme_stays_however_often_they_are_thinned(count: int) -> None:
     kept = KeptSamples(40)

@@ -100,12 +100,6 @@ def test_nothing_is_foretold_while_workers_start() -> None:
     assert forecast(starting, limit, started=16.5) is None
 
 
-def test_the_start_of_a_program_is_no_leak() -> None:
-    for seconds in (0.3, 0.8, 1.9):
-        rising = [Sample(t * seconds / 50, t * MIB, None, {}) for t in range(50)]
-        assert judge(rising)[0] == "ok"
-
-
 def test_what_still_loads_libraries_is_no_leak() -> None:
     growing = curve(lambda t: 20 + 40 * t, 6, every=0.05)
     loading = [replace(sample, files=sample.host // 3) for sample in growing]
@@ -143,11 +137,6 @@ def test_phases_are_start_fill_and_steady() -> None:
     found = phases(curve(lambda t: imports(t) if t < 10 else 300 + min(t - 10, 90) * 10, 300, noise=0.1))
     assert [phase.name for phase in found] == ["start", "fill", "steady"]
     assert found[1].end == pytest.approx(100, abs=3) and found[2].peak == pytest.approx(1200 * MIB, rel=0.01)
-
-
-def test_ending_of_a_command_is_no_trend() -> None:
-    samples = curve(lambda t: 300 + t if t < 198 else 20, 200)
-    assert judge(samples)[0] == "leak"
 
 
 @pytest.mark.parametrize("last", [(175, 118, 118, 66, 17), (184, 106), (190, 170, 150, 130, 110, 90)])

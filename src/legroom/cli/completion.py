@@ -2,7 +2,7 @@
 
 Commands come from a table and named runs from the names of their files, so that a press of TAB imports one command at
 most. bash cuts words at colons, and `mine:full` would be three: its script takes the line itself apart, and hands back
-only what follows the last colon. zsh and fish know whole words.
+only what follows the last colon. zsh knows whole words.
 """
 
 from __future__ import annotations
@@ -15,18 +15,16 @@ from legroom.cli.commands import COMMANDS
 from legroom.cli.help import takes_runs
 from legroom.cli.parsing import Command, Option, options_of
 from legroom.errors import BadInput
-from legroom.model.files import write_whole
 from legroom.named_runs import run_names, workloads
 
 ASK = "--complete-words"  # what the scripts call us with: the words of the line, the one under the cursor last
-SHELLS = ("bash", "zsh", "fish")
+SHELLS = ("bash", "zsh")
 RUN_METAVARS = ("RUN", "RUN...", "ENV", "PATH...")
 RUN_SUFFIXES = (".yaml", ".yml", ".py", ".json")
 OWN_OPTIONS = {
     "--help": "Show the help.",
     "--help-all": "Show the help, with every option.",
     "--version": "Show the version.",
-    "--install-completion": "Complete commands, options and runs in this shell from now on.",
     "--show-completion": "Show the completion script.",
 }
 SCRIPTS = {
@@ -59,24 +57,6 @@ _legroom() {{
 }}
 if [[ "$funcstack[1]" == _legroom ]]; then _legroom "$@"; else compdef _legroom legroom; fi
 """,
-    "fish": f"""\
-function __legroom_complete
-    set -l words (commandline -opc) (commandline -ct)
-    set -l found (legroom {ASK} $words[2..-1] 2>/dev/null)
-    if test (count $found) -gt 0
-        string join -- \\n $found
-    else
-        __fish_complete_path (commandline -ct)
-    end
-end
-complete -c legroom -f -a '(__legroom_complete)'
-""",
-}
-# Where a script goes, and the line that a shell's own file needs to find it.
-FILES: Mapping[str, tuple[str, str, str]] = {
-    "bash": (".local/share/legroom/completion.bash", ".bashrc", 'source "{script}"'),
-    "zsh": (".local/share/legroom/completion.zsh", ".zshrc", 'autoload -Uz compinit && compinit; source "{script}"'),
-    "fish": (".config/fish/completions/legroom.fish", "", ""),
 }
 
 
@@ -94,7 +74,7 @@ def candidates(words: Sequence[str], summaries: Mapping[str, str]) -> Iterator[t
 def _all(before: Sequence[str], word: str, summaries: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     if not before:
         yield from OWN_OPTIONS.items() if word.startswith("-") else summaries.items()
-    elif before[0] in ("--install-completion", "--show-completion"):
+    elif before[0] == "--show-completion":
         yield from ((shell, "") for shell in SHELLS)
     elif before[0] in summaries and "--" not in before:  # after --, watch has somebody else's command
         yield from _of_command(COMMANDS[before[0]], before, word)
@@ -144,8 +124,8 @@ def _runs(word: str) -> Iterator[tuple[str, str]]:
             yield f"{start}{path.name}", "file"
 
 
-def script_for(shell: str | None) -> tuple[str, str]:
-    """Return a shell and its script; the shell that asks where none is named.
+def script_for(shell: str | None) -> str:
+    """Return the script of a shell; of the one that asks where none is named.
 
     Raises:
         BadInput: there is none for that shell.
@@ -154,30 +134,4 @@ def script_for(shell: str | None) -> tuple[str, str]:
     if name not in SCRIPTS:
         problem = f"there is no completion for {name}" if name else "this shell is not known"
         raise BadInput(problem, hint=f"name one: {', '.join(SHELLS)}")
-    return name, SCRIPTS[name]
-
-
-def install(shell: str | None, home: Path | None = None) -> str:
-    """Put the script where the shell finds it, and return what was done.
-
-    Raises:
-        BadInput: there is none for that shell, or it cannot be written.
-    """
-    name, script = script_for(shell)
-    home = home or Path.home()
-    place, settings, line = FILES[name]
-    file = home / place
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, script.encode())
-        said = f"written: {file}"
-        if settings:
-            line = line.format(script=file)
-            kept = (home / settings).read_text() if (home / settings).exists() else ""
-            if line not in kept.splitlines():
-                with (home / settings).open("a") as own:  # not anew: it may be a link to a file under version control
-                    own.write(f"{'' if kept.endswith(chr(10)) or not kept else chr(10)}{line}\n")
-                said += f", and a line in {home / settings}"
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"completion cannot be installed: {error}", hint="legroom --show-completion prints it") from None
-    return f"{said}; it works in new shells"
+    return SCRIPTS[name]

@@ -33,7 +33,7 @@ from legroom.named_runs import find_workload
 from legroom.predicting.predict import DeviceName
 from legroom.reading import read, read_all
 from legroom.rendering.console import say, status, told
-from legroom.rendering.plan_text import plan_document, plan_json, verdict_text
+from legroom.rendering.plan_text import plan_document, plan_json
 from legroom.rendering.run_file import plan_file
 from legroom.rendering.tier_table import (
     host_tiers_document,
@@ -93,7 +93,7 @@ class Fitting:
     notes: Sequence[str] = ()
 
     def predictor(self, run: Run) -> Predictor:
-        """Return what predicts variants of the run; meanwhile a terminal shows what arithmetic says at once.
+        """Return what predicts variants of the run; arithmetic alone where nothing that takes seconds would change it.
 
         Raises:
             Unseen: code that decides whether it fits was not imported, because --trust was not given.
@@ -101,22 +101,15 @@ class Fitting:
         if self.asked.mode == "arithmetic":
             return self.measured(run)
         quick = predictor_at_once(run, self.machine, device=self.device, trust=self.asked.trust)
-        if quick is None:
-            return self.measured(run)
-        if is_hopeless(quick.footprint(quick.run), self.budget):
-            return quick  # nothing that takes seconds would change the answer
-        first = ""
-        if not (self.asked.json or self.asked.grow or self.asked.tiers) and sys.stderr.isatty():
-            first = f"{verdict_text(fit(quick.run, self.budget, quick))}, by arithmetic; measuring"
-        return self.measured(run, first)
+        hopeless = quick is not None and is_hopeless(quick.footprint(quick.run), self.budget)
+        return quick if quick is not None and hopeless else self.measured(run)
 
-    def measured(self, run: Run, first: str = "") -> Predictor:
-        """Return what predicts variants of the run; `first` is what is known already, shown meanwhile."""
-        with self.showing(first or f"predicting {run.name}") as shown:
-            tell = told(shown)
+    def measured(self, run: Run) -> Predictor:
+        """Return what predicts variants of the run."""
+        with self.showing(f"predicting {run.name}") as shown:
             predictor = Predictor(
                 run, self.machine, mode=self.asked.mode, device=self.device, trust=self.asked.trust,
-                progress=(lambda text: tell(f"{first}; {text}")) if first else tell,
+                progress=told(shown),
             )  # fmt: skip
         if predictor.unseen:
             raise Unseen(run.name, predictor.unseen, path=run.source)

@@ -38,8 +38,7 @@ def commands_help(summaries: Mapping[str, str], *, everything: bool) -> str:
     lines += ["  --version                     Show the version and exit."]
     if everything:
         lines += [
-            "  --install-completion [SHELL]  Complete words in bash, zsh or fish.",
-            "  --show-completion [SHELL]     Show the completion script.",
+            '  --show-completion [SHELL]     Completion for bash or zsh: eval "$(legroom --show-completion bash)"'
         ]
     return "\n".join(lines) + "\n"
 

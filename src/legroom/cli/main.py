@@ -138,7 +138,7 @@ def _run(arguments: list[str]) -> int:
         return EXIT_GOOD
     if not hasattr(os, "fork") and arguments and (arguments[0] in NEEDS_UNIX or "--" in arguments):
         return _refuse_system(arguments, "this system lacks what legroom supervises processes with")
-    if arguments and arguments[0] in ("--complete-words", "--show-completion", "--install-completion"):
+    if arguments and arguments[0] in ("--complete-words", "--show-completion"):
         return _complete(arguments[0], arguments[1:])
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     everything, called = "--help-all" in own, arguments[0] if arguments and arguments[0] in SUMMARIES else ""
@@ -187,10 +187,8 @@ def _complete(what: str, words: list[str]) -> int:
     if what == "--complete-words":
         found = completion.candidates(words, SUMMARIES)
         sys.stdout.write("".join(f"{text}\t{about}\n" for text, about in found))
-    elif what == "--show-completion":
-        sys.stdout.write(completion.script_for(words[0] if words else None)[1])
     else:
-        sys.stdout.write(completion.install(words[0] if words else None) + "\n")
+        sys.stdout.write(completion.script_for(words[0] if words else None))
     return EXIT_GOOD
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -16,14 +15,12 @@ from legroom.cli.output import check_writable, job_text, jobs_of, show, unknown_
 from legroom.cli.overrides import split_settings, told_notes, with_backend
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput, NotKnownYet, Unseen
 from legroom.fitting.predictor import predict_all
-from legroom.model.machine import Machine
 from legroom.model.plan import Prediction
 from legroom.model.run import Run
-from legroom.model.verdict import Budget
 from legroom.predicting.predict import unseen_env
 from legroom.reading import Unread, read_each
 from legroom.rendering.console import complain, say, status, told
-from legroom.rendering.prediction_text import estimate_text, prediction_json, predictions_document
+from legroom.rendering.prediction_text import prediction_json, predictions_document
 
 
 def run(asked: PredictCommand) -> int:
@@ -42,11 +39,7 @@ def run(asked: PredictCommand) -> int:
     with pointing_to_running(asked.runs, by_running), status(what, show=shows) as shown:
         how: Any = {"mode": asked.mode, "device": where, "trust": asked.trust, "values": asked.values}
         seen, unseen = _divided(wanted, asked.mode, trust=asked.trust)
-        first = "" if asked.json else _first_answer(seen, machine, budget, how)
-        if first:
-            shown(first)
-        tell = told(shown)
-        how["progress"] = (lambda text: tell(f"{first}; {text}")) if first else tell
+        how["progress"] = told(shown)
         predict = partial(predict_all, machine=machine, budget=budget, **how)
         predictions, unknown = _predicted(seen, predict)
     unread += unknown
@@ -66,16 +59,6 @@ def _by_running(sources: Sequence[str], options: Mapping[str, str | None]) -> st
     """Return how to know what could not be read of scripts; empty where all is known."""
     ways = [rehearsal_command(script, options) for script in dict.fromkeys(sources) if is_script(script)]
     return f"to know the rest, run it on a simulated GPU: {', '.join(ways)}" if ways else ""
-
-
-def _first_answer(runs: Sequence[Run], machine: Machine, budget: Budget, how: Mapping[str, Any]) -> str:
-    """Return what arithmetic says at once, to be shown on a terminal until the answer is there; empty elsewhere."""
-    if not (runs and sys.stderr.isatty()) or how["mode"] == "arithmetic":
-        return ""
-    try:
-        return estimate_text(predict_all(runs, machine, budget, **{**how, "mode": "arithmetic"}))
-    except BadInput:  # what is wrong with it is told in a moment
-        return ""
 
 
 def is_script(target: str) -> bool:

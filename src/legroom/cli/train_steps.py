@@ -30,10 +30,10 @@ from legroom.model.verdict import Budget
 from legroom.named_runs import find_workload
 from legroom.predicting.predict import choose_device
 from legroom.reading import read, read_all
-from legroom.rendering.console import complain, say, status
+from legroom.rendering.console import complain, is_drawn_on, say, status
 from legroom.rendering.outcome_text import TrainingReport, outcome_document
 from legroom.rendering.printable import printable
-from legroom.rendering.training_display import MemoryGauge, TerminalDisplay, TrainingView, can_be_live
+from legroom.rendering.training_display import MemoryGauge, TerminalDisplay
 from legroom.training.prepare import knob_after_failure, prepare, words
 from legroom.training.progress_log import read_progress
 from legroom.training.request import Training
@@ -147,13 +147,13 @@ def _train(training: Training, machine: Machine, asked: TrainCommand) -> tuple[O
     if asked.vram is not None and machine.gpus:
         gpu_limit = parse_size(asked.vram, what="--vram")
     host, gpu = (predicted.host, predicted.gpu) if predicted else (None, None)
-    view = TrainingView(
-        run.name,
+    display = TerminalDisplay(
         run.total_timesteps or 0,
+        sys.stderr,
         host=MemoryGauge("host", host, limit or machine.available),
         gpu=None if gpu is None else MemoryGauge("GPU", gpu, gpu_limit),
+        live=is_drawn_on(sys.stderr),
     )
-    display = TerminalDisplay(view, sys.stderr, live=can_be_live(sys.stderr))
     with display:
         knobs = turned_knobs(training.asked, run)
         display.say(f"training {run.name} in {folder.path}" + (f", with {words(knobs)}" if knobs else ""))

@@ -1,4 +1,4 @@
-"""The process that builds an environment for `sb3_env`: reads a task, writes an answer, both JSON.
+"""The process that builds an environment, to look at it or for another task: reads a task, writes an answer, both JSON.
 
 Everything an environment can do wrong becomes one line in the answer. Imports here are what every training process has
 anyway (numpy, gymnasium): they must not be counted as the environment's. Stepping it comes last, after a first answer:
@@ -10,7 +10,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any
 from legroom.environments.env_make import EnvError, build, import_makers, stage
 from legroom.environments.env_steps import mask_function, random_action
 from legroom.environments.gym_spaces import from_gymnasium
-from legroom.environments.look_sources import listen
 from legroom.environments.script_classes import lift
 from legroom.errors import BadInput
 from legroom.machine.child_process import call_after, close_and_leave, queued_s, write_answer
@@ -38,15 +36,14 @@ def main() -> None:
     answer_file = Path(task["answer"])
     os.environ.setdefault(VARIABLE, str(Path(task["folder"], "shared")))  # what it shares goes with this folder
     envs: list[Any] = []
-    heard = listen()
     try:
-        answer = describe(task, envs)
+        answer = perform(task, envs) if "perform" in task else describe(task, envs)
     except EnvError as failed:
         answer = {"error": str(failed)}
     except BadInput as refused:
         answer = {"error": f"env {refused.message}", "hint": refused.hint}
     write_answer(answer_file, answer)
-    if envs and "error" not in answer:
+    if envs and "error" not in answer and "perform" not in task:
 
         def too_long() -> None:
             write_answer(answer_file, answer | {"slow": True})
@@ -54,22 +51,26 @@ def main() -> None:
 
         cancel = call_after(task["timeout_s"], too_long)
         answer["stepped"], answer["time_limit"], answer["step_s"], answer["episode_mean"] = step_envs(envs)
-        classes = {type(each) for env in envs for each in _layers(env)}
-        answer["sources"] = heard.told(str(answer_file.parent), classes)
         write_answer(answer_file, answer)
         if task.get("probe"):
             answer["probe"] = probe_envs(task, envs)
-            answer["sources"] = heard.told(str(answer_file.parent), classes)
             write_answer(answer_file, answer)
         cancel()
     close_and_leave(envs)
 
 
-def _layers(env: Any) -> Iterator[Any]:
-    """Yield an environment and what it wraps."""
-    while env is not None:
-        yield env
-        env = getattr(env, "env", None)
+def perform(task: dict[str, Any], envs: list[Any]) -> dict[str, Any]:
+    """Build the environment, unless the function builds its own, and return what the function named in the task does.
+
+    It is called with the environment, what that was built from, a folder for files of its own and its arguments.
+    """
+    env = task["env"]
+    if task["build"]:
+        envs.append(build(env["id"], env["kwargs"], env["wrappers"]))
+    module, _, function = task["perform"].partition(":")
+    found = getattr(import_module(module), function)
+    answer: dict[str, Any] = found(envs[0] if envs else None, env, task["folder"], **task["arguments"])
+    return answer
 
 
 def step_envs(

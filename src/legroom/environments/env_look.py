@@ -13,24 +13,22 @@ a remark and no failure.
 """
 
 import json
-import os
 import sys
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
-from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
-from legroom.environments.look_sources import is_same, state
-from legroom.environments.objects import package_of, texts_of
-from legroom.environments.script_classes import named_by_file
+from legroom.environments.objects import PROVIDERS, package_of, texts_of
+from legroom.environments.own_code import own_code
 from legroom.errors import BadInput
 from legroom.machine.cache import cache_folder, digest, read_json, write_json
 from legroom.machine.child_process import ask_child, import_path, run_file
 from legroom.model.evidence import ColumnGrowth, EnvLook, EnvMemory, EnvTask, LeanProbe
 from legroom.model.facts import n_workers
 from legroom.model.run import Run, Spaces
+from legroom.named_runs import workload_packages
 from legroom.sharing.shared_folder import OFF, VARIABLE
 
 TIMEOUT_S = 60.0
@@ -40,7 +38,6 @@ DECLARE = "declare env.spaces to predict without building it"
 
 CHILD = "legroom.environments.env_child"
 NOTHING = {"anon": 0, "file": 0}
-MOST_FILES, LONGEST_PATH = 2_000, 1_000
 
 
 def look_at_env(
@@ -106,13 +103,9 @@ def _task(run: Run, how: EnvTask, *, trust: bool, probe_timeout_s: float) -> dic
 
 def kept_look(run: Run, how: EnvTask) -> EnvLook | None:
     """Return what was found out about the run's environment on this machine before, None where nothing is kept."""
-    if not any(cache_folder().glob("env-*.json")):  # before all files beside the run are looked at
-        return None
-    named, asked_before = named_by_file(run, run_file(run)), [how] * bool(how.storage) + [replace(how, storage=None)]
-    for trust, asked in product((True, False), asked_before):
-        task = _task(named if trust else run, asked, trust=trust, probe_timeout_s=PROBE_TIMEOUT_S)
-        path = _cache_path(run, task, how)
-        kept: Any = _kept(path)
+    for asked in [how] * bool(how.storage) + [replace(how, storage=None)]:
+        path = _cache_path(run, _task(run, asked, trust=False, probe_timeout_s=PROBE_TIMEOUT_S), how)
+        kept: Any = read_json(path) if path is not None else None
         with suppress(TypeError, KeyError, ValueError):
             return _as_look(run, kept["answer"], kept["lean"], "")
     return None
@@ -123,56 +116,44 @@ def _answer(
 ) -> tuple[dict[str, Any], dict[str, Any] | None, str]:
     """Return what the child says, what its probe says, and what became of that; kept for the next prediction."""
     path = _cache_path(run, task, how)
-    kept = _kept(path)
-    if kept is not None:
+    kept: Any = read_json(path) if path is not None else None
+    if isinstance(kept, dict) and kept.keys() == {"answer", "lean"}:
         return kept["answer"], kept["lean"], ""
     answer, fate = _asked(run, task, timeout_s)
-    lean, sources = answer.get("probe"), answer.pop("sources", None)
+    lean = answer.get("probe")
     # What the training process and its workers have loaded anyway is not the environment's. The import takes
     # seconds, so it is made first only where the environment turns out to need some of it too.
     if set(how.brings) & set(answer.get("loads") or ()) and run.env.workers != "light":
-        again = task | {"preload": how.loaded, "probe": None}
-        answer, _ = _asked(run, again, timeout_s)
-        answer.pop("sources", None)  # those of the first, which did more
-    if path is not None and "error" not in answer and not fate and answer.get("stepped") and sources is not None:
-        write_json(path, {"answer": answer, "lean": lean, "sources": state(sources, os.environ)})
+        answer, _ = _asked(run, task | {"preload": how.loaded, "probe": None}, timeout_s)
+    if path is not None and "error" not in answer and not fate and answer.get("stepped"):
+        write_json(path, {"answer": answer, "lean": lean})
     return answer, lean, fate
 
 
-def _kept(path: Path | None) -> dict[str, Any] | None:
-    """Return what is kept of an earlier look whose files and variables are as they were; None where nothing is."""
-    kept: Any = read_json(path) if path is not None else None
-    whole = isinstance(kept, dict) and kept.keys() == {"answer", "lean", "sources"}
-    return kept if whole and is_same(kept["sources"], os.environ) else None
-
-
 def _cache_path(run: Run, task: dict[str, Any], how: EnvTask) -> Path | None:
-    """Return where the answer is kept: by the task, by what is installed, by the user's own files; None: nowhere."""
-    folders = [Path(entry) for entry in import_path(run, own=task["trust"])]
-    installed = [_stamp(folder) for folder in folders if folder.name in ("site-packages", "dist-packages")]
-    own = []
-    for folder in dict.fromkeys(folders[-2:]) if task["trust"] else ():
-        found = list(islice(chain(folder.glob("*.py"), folder.glob("*/*.py")), MOST_FILES))
-        if len(found) == MOST_FILES:
-            return None
-        own += [_stamp(file) for file in sorted(found)]
-    data = [_stamp(Path(text)) for text in texts_of(task["kwargs"]) if len(text) < LONGEST_PATH and Path(text).exists()]
-    package = None
-    with suppress(ImportError, ValueError):
-        package = find_spec(package_of(task["id"])) if ":" in task["id"] else None
-    if package is not None and package.origin and package.submodule_search_locations:
-        own += [_stamp(file) for file in sorted(Path(package.origin).parent.rglob("*.py"))[:MOST_FILES]]
-    code = [_stamp(Path(__file__).with_name(name)) for name in ("env_child.py", "lean_probe.py", "look_sources.py")]
-    key = digest(json.dumps(task, default=str, sort_keys=True), how.loaded, installed, own, data, code, sys.version)
+    """Return where the answer is kept, by the task and by what is installed; None: nowhere.
+
+    Kept are only environments that depend on nothing else: those of gymnasium, of packages known to register with it
+    and of our own workloads, without an argument that may name a file. The user's own may read anything at all.
+    """
+    names = [task["id"], *(name for each in task["wrappers"] for name in (each if isinstance(each, dict) else [each]))]
+    packages = {package_of(name) for name in names} - {""}
+    texts = list(texts_of([task["kwargs"], task["wrappers"]]))
+    if (
+        task["script"]
+        or own_code(run).env
+        or not packages <= {"ALE", "gymnasium", *PROVIDERS, *workload_packages(own=True)}
+    ):
+        return None
+    if any(set(text) & set("./~") or Path(text).exists() for text in texts if text not in names):
+        return None
+    files = [Path(entry) for entry in import_path(run, own=False) if entry.endswith("-packages")]
+    files += [Path(__file__).with_name(name) for name in ("env_child.py", "lean_probe.py")]
+    for spec in map(find_spec, packages & workload_packages()):
+        files += sorted(Path(spec.origin).parent.rglob("*.py")) if spec is not None and spec.origin else []
+    made = [(str(file), file.stat().st_mtime_ns) for file in files if file.exists()]
+    key = digest(json.dumps(task | {"trust": False}, default=str, sort_keys=True), how.loaded, made, sys.version)
     return cache_folder() / f"env-{key}.json"
-
-
-def _stamp(path: Path) -> tuple[str, int, int]:
-    try:
-        found = path.stat()
-    except OSError:  # a link that leads nowhere, or where nobody may look: it cannot be imported either
-        return str(path), 0, 0
-    return str(path), found.st_mtime_ns, found.st_size
 
 
 def _as_memory(answer: dict[str, Any]) -> EnvMemory | None:

@@ -1,7 +1,7 @@
 """Classes that stand in a training script, lifted out of it: its definitions are executed, its training is not.
 
 `train.py:Net` names the class Net of the script. Executed are, in order, imports, classes, functions, and assignments
-of plain constants that those use; no other statement, and nothing that stands behind `if __name__ == "__main__"`. A
+of plain constants; no other statement, and nothing that stands behind `if __name__ == "__main__"`. A
 definition that raises (its base class is computed by a statement that was not executed) is left out, and whoever asks
 for it is told why.
 
@@ -76,9 +76,8 @@ def why_missing(module: ModuleType, name: str) -> str:
 
 
 def _execute(tree: ast.Module, module: ModuleType) -> None:
-    used = _used_names(tree)
     for statement in tree.body:
-        if not _is_definition(statement, used):
+        if not _is_definition(statement):
             continue
         code = compile(ast.Module([statement], []), str(module.__file__), "exec", dont_inherit=True)
         try:
@@ -89,21 +88,21 @@ def _execute(tree: ast.Module, module: ModuleType) -> None:
                 module.__dict__["__failed__"][name] = f"line {line} raised {type(wrong).__name__}: {wrong}"
 
 
-def _is_definition(statement: ast.stmt, used: set[str]) -> bool:
+def _is_definition(statement: ast.stmt) -> bool:
     if isinstance(statement, _DEFINITIONS):
         return True
     if isinstance(statement, ast.Assign | ast.AnnAssign):
-        return statement.value is not None and used.issuperset(_bound(statement)) and _is_plain(statement.value)
+        return statement.value is not None and all(_bound(statement)) and _is_plain(statement.value)
     if isinstance(statement, ast.If):  # by version, or for type checkers
-        return _is_plain(statement.test) and not _is_main(statement.test) and _are_definitions(statement, used)
-    return isinstance(statement, ast.Try) and _are_definitions(statement, used)  # an import that may fail
+        return _is_plain(statement.test) and not _is_main(statement.test) and _are_definitions(statement)
+    return isinstance(statement, ast.Try) and _are_definitions(statement)  # an import that may fail
 
 
-def _are_definitions(statement: ast.If | ast.Try, used: set[str]) -> bool:
+def _are_definitions(statement: ast.If | ast.Try) -> bool:
     parts = [*statement.body, *statement.orelse]
     if isinstance(statement, ast.Try):
         parts += [*statement.finalbody, *(each for handler in statement.handlers for each in handler.body)]
-    return all(isinstance(part, ast.Pass) or _is_definition(part, used) for part in parts)
+    return all(isinstance(part, ast.Pass) or _is_definition(part) for part in parts)
 
 
 def _is_main(test: ast.expr) -> bool:
@@ -114,27 +113,8 @@ def _is_plain(value: ast.expr) -> bool:
     return all(isinstance(part, _PLAIN) for part in ast.walk(value))
 
 
-def _used_names(tree: ast.Module) -> set[str]:
-    """Return the names that classes and functions read, and those that their constants are made of."""
-    assigned: dict[str, ast.expr] = {}
-    todo: list[ast.AST] = []
-    for part in ast.walk(tree):
-        if isinstance(part, ast.Assign | ast.AnnAssign) and part.value is not None:
-            assigned |= dict.fromkeys(_bound(part), part.value)
-        if isinstance(part, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.If):
-            todo.append(part.test if isinstance(part, ast.If) else part)
-    used: set[str] = set()
-    while todo:
-        for part in ast.walk(todo.pop()):
-            if isinstance(part, ast.Name) and part.id not in used:
-                used.add(part.id)
-                if part.id in assigned:
-                    todo.append(assigned[part.id])
-    return used
-
-
 def _bound(statement: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement binds; one that is no plain name is yielded as something nobody uses."""
+    """Yield the names that a statement binds; "" for one that is no plain name."""
     if isinstance(statement, ast.Import | ast.ImportFrom):
         yield from ((each.asname or each.name).partition(".")[0] for each in statement.names)
     elif isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

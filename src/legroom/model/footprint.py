@@ -13,7 +13,6 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from legroom.hollow.journal import Assumed as Assumed
-from legroom.model.shown import ShownInNotebooks
 from legroom.units import format_size
 
 Severity = Literal["error", "warning", "info"]
@@ -124,7 +123,7 @@ class AllocatorPeaks:
 
 
 @dataclass(frozen=True)
-class Footprint(ShownInNotebooks):
+class Footprint:
     """The whole bill of one run.
 
     Args:

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from legroom.model.evidence import Evidence, LeanProbe
 from legroom.model.footprint import Footprint
 from legroom.model.run import Run
-from legroom.model.shown import ShownInNotebooks
 from legroom.model.verdict import Budget
 from legroom.units import format_size
 
@@ -52,7 +51,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Plan(ShownInNotebooks):
+class Plan:
     """What was asked for, what came out, and whether it fits.
 
     Args:

@@ -9,9 +9,8 @@ from typing import Literal
 from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED
 from legroom.model.footprint import Assumed, Footprint
 from legroom.model.run import Run
-from legroom.model.shown import ShownInNotebooks
 from legroom.model.verdict import Budget
-from legroom.units import format_size, format_span
+from legroom.units import duration_text, format_size
 
 Stopped = Literal["repeats", "finished", "updates", "seconds", "failed", "out-of-memory", "interrupted", "real-limit"]
 ENOUGH_BATCHES = 30  # of one shape, where items of different shapes cannot be in one batch
@@ -143,7 +142,7 @@ class Filling:
     def when(self) -> str:
         """Return when it is full, in words."""
         steps = "" if self.steps is None else f"after about {self.steps:,.0f} more optimizer steps, "
-        return f"{steps}in about {format_span(self.seconds or 0.0)}"
+        return f"{steps}in about {duration_text(self.seconds or 0.0)}"
 
 
 @dataclass(frozen=True)
@@ -360,7 +359,7 @@ class Rehearsal:
 
 
 @dataclass(frozen=True)
-class ProgramPrediction(ShownInNotebooks):
+class ProgramPrediction:
     """What a program will need, by its rehearsal, and whether it fits."""
 
     rehearsal: Rehearsal

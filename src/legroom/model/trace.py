@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from legroom.model.plan import Price
-from legroom.model.shown import ShownInNotebooks
 from legroom.units import format_size
 
 LeakVerdict = Literal["leak", "growing", "ok"]
@@ -53,7 +52,7 @@ class EnvLeak:
         lines: the lines that leave memory behind, largest first; only looked for after a verdict other than `ok`.
         kept_in: containers that grow with the steps, the fastest first, by the name under which they are kept; only
             looked for with the lines.
-        found_by: `memray` or `tracemalloc`; empty where no line was looked for.
+        found_by: `tracemalloc`, `malloc` or both; empty where no line was looked for.
         why: the verdict in words, and what kept lines from being found.
         steps_left: after about so many steps this machine has no memory left; None where nothing says so.
     """
@@ -77,7 +76,6 @@ class KeyCost:
         returned: the dtype that the environment really returns, empty where it is the space's.
         aliases: this key alone, as `ObservationCost.aliases_env_memory`.
         changes_after: an observation handed out had changed after so many further steps; None where none was seen to.
-        buffer: the environment's attribute whose memory it shares, such as `self.screen`; empty where none was found.
         constant: all observations seen were the same here.
     """
 
@@ -88,7 +86,6 @@ class KeyCost:
     returned: str = ""
     aliases: bool = False
     changes_after: int | None = None
-    buffer: str = ""
     constant: bool = False
 
 
@@ -98,7 +95,7 @@ class ObservationCost:
 
     Args:
         nbytes: of one, as the environment's space has it.
-        stack: frames in it: those of a wrapper in `nbytes` already, those of the run's `frame_stack` on top.
+        stack: frames that the run stacks.
         stacked_nbytes: what a buffer stores per step.
         rollout_steps: steps of all environments between two updates, where the run says so; 1,000 otherwise.
         rollout_said: whether the run says so.
@@ -360,7 +357,7 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Trace(ShownInNotebooks):
+class Trace:
     """The samples of one watching, thinned so that lowest and highest moments stay, and what they say."""
 
     samples: tuple[Sample, ...]

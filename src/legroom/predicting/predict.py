@@ -112,21 +112,11 @@ def gather_all(
     devices = [device or choose_device(run, machine) for run in runs]
     modes: list[Mode] = ["arithmetic" if _unseen(run, own) else mode for run, own in zip(runs, seen, strict=True)]
     looks = _looks([run for run, _ in built], devices, machine, modes, values, progress)
-    return [
-        (
-            run,
-            _evidence(
-                run,
-                replace(look, notes=(*look.notes, *_corrected(spaces, run.env.spaces))),
-                env,
-                where,
-                machine,
-                own,
-                measure=mode != "arithmetic",
-            ),
-        )
-        for (run, env), where, look, own, spaces in zip(built, devices, looks, seen, declared, strict=True)
-    ]
+    gathered = []
+    for (run, env), where, look, own, spaces in zip(built, devices, looks, seen, declared, strict=True):
+        look = replace(look, notes=(*look.notes, *_corrected(spaces, run.env.spaces)))
+        gathered.append((run, _evidence(run, look, env, where, machine, own, measure=mode != "arithmetic")))
+    return gathered
 
 
 def _evidence(
@@ -243,7 +233,7 @@ def _with_spaces(
     if task is None:
         return run, None
     if mode == "arithmetic":
-        return _as_known(run, task) if build_env else (run, None)
+        return _as_known(run, task, trust) if build_env else (run, None)
     if run.env.id is None:
         return run, None  # facts.spaces_of says what to do when there are no spaces
     if declared is not None:
@@ -285,7 +275,7 @@ def _with_limit(run: Run, env: EnvLook | None) -> Run:
     return run.replace(env=run.env.model_copy(update={"episode_steps": limit}))
 
 
-def _as_known(run: Run, task: EnvTask) -> tuple[Run, EnvLook | None]:
+def _as_known(run: Run, task: EnvTask, trust: bool) -> tuple[Run, EnvLook | None]:
     """Return the run and what is known of its environment without building it: measured before, or of its kind."""
     spaces = run.env.spaces
     if run.env.id is None or backend_of(run).spreads:
@@ -296,7 +286,9 @@ def _as_known(run: Run, task: EnvTask) -> tuple[Run, EnvLook | None]:
     if kept is not None:
         run = _with_seen(run, kept)
     elif spaces is not None:
-        kept = EnvLook(spaces, memory=typical_memory(run, own=bool(own_code(run).env)))
+        code = own_code(run).env
+        why = "" if not code else "mode arithmetic builds none" if trust else unseen_text(code)
+        kept = EnvLook(spaces, memory=typical_memory(run, own=bool(code)), not_built=why)
     return run, kept
 
 

@@ -94,6 +94,11 @@ class LiveLines:
 LINES = LiveLines()
 
 
+def is_drawn_on(stream: TextIO) -> bool:
+    """Whether a line can stay in its place there."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+
+
 def complain(line: str) -> None:
     """Write a line for the user to standard error."""
     LINES.say(f"legroom: {line}")

@@ -92,8 +92,7 @@ class Bars:
     Args:
         title: for those who cannot see it.
         limits: drawn where they are on the scale; the first is named in any case, since it is what has to be kept.
-        own: which bar the scale is made for; one that is many times as long is drawn broken, so that this one is not
-            squashed. None: the longest.
+        own: which bar the scale is made for; one that is many times as long is cut off. None: the longest.
     """
 
     title: str
@@ -121,10 +120,9 @@ class Curves:
         stacked: layers are areas on one another; else lines.
         unit: of the values: bytes, or any number.
         phases: which phase went on at each place.
-        predicted: the expected peak and its band: one for all places, or one for each.
+        predicted: the expected peak and its band.
         limit: drawn where memory comes anywhere near it.
         marks: what happened, and when.
-        most_points: that are drawn; with more than usual of them, the page offers to make the drawing wider.
     """
 
     title: str
@@ -135,10 +133,9 @@ class Curves:
     unit: Literal["bytes", "number"] = "bytes"
     said: str = ""
     phases: Sequence[str] = ()
-    predicted: Sequence[Peak] = ()
+    predicted: Peak | None = None
     limit: Limit | None = None
     marks: Sequence[TrainingEvent] = ()
-    most_points: int = 600
 
 
 @dataclass(frozen=True)

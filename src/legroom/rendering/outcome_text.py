@@ -24,8 +24,7 @@ from legroom.rendering.document import (
     section,
     verdict,
 )
-from legroom.rendering.time_left import duration_text, number_text
-from legroom.units import format_size
+from legroom.units import duration_text, format_size, number_text
 
 CLOSE, FAR = 0.10, 0.25  # differences shown as good, and as a miss
 _STATUS = {"finished": "green", "stopped": "yellow", "failed": "bold red"}
@@ -129,7 +128,7 @@ def memory_over_time(
             peak, colour = predicted[where], "var(--ink)" if any(phases) else "var(--trainer)"
             yield Section(f"{name} memory over time", [Curves(
                 f"{name} memory{of} over time", times, [Series("measured", colour, held)], limit=limits[where],
-                phases=phases if any(phases) else (), predicted=() if peak is None else [peak], marks=marks,
+                phases=phases if any(phases) else (), predicted=peak, marks=marks, stacked=not any(phases),
             )])  # fmt: skip
 
 

@@ -2,9 +2,8 @@
 
 Drawings stretch to the width there is, while their labels are text of the page beside them: inside the drawing they
 would shrink with it and be unreadable on a phone. Colours follow the reader's choice of light or dark; every text has
-at least 4.5 : 1 against what is behind it in both. Every rule begins with `.legroom`, so that a fragment shown in a
-notebook changes nothing around it (`fragment`). No element has a style of its own: what differs from one to the next is
-an attribute of SVG, so that fragments also work in a page whose content security policy allows no inline styles.
+at least 4.5 : 1 against what is behind it in both. No element has a style of its own: what differs from one to the
+next is an attribute of SVG, so that parts also work in a page whose content security policy allows no inline styles.
 """
 
 from __future__ import annotations
@@ -15,12 +14,10 @@ from collections.abc import Iterable
 from hashlib import sha256
 from html import escape
 
-from legroom.rendering.bars import DARK, LIGHT, bars_drawing
-from legroom.rendering.curves import curves_drawing
 from legroom.rendering.document import Bars, Curves, Document, Note, Part, Section, Table
+from legroom.rendering.drawing import DARK, LIGHT, bars_drawing, curves_drawing
 
 SCOPE = ".legroom"
-NOTEBOOK = ".legroom.notebook.notebook"  # said twice: what notebooks say about tables in general shall not count here
 _LIGHT = (
     "color-scheme:light;--paper:#fff;--ink:#1c2430;--soft:#5a6572;--line:#d9dee4;--card:#f5f7f9;--on:#fff;"
     "--trainer:#2f6fb3;--workers:#37803f;--others:#8a6a1f;--gpu:#7d50a8;--limit:#b93333;--band:#7d50a8;"
@@ -31,12 +28,9 @@ _DARK = (
     "--trainer:#6aa9ea;--workers:#7cc98a;--others:#d3b066;--gpu:#b795e0;--limit:#ff7b72;--band:#b795e0;"
     f"--leak:#ff7b72;--growing:#e3b341;--ok:#6fcf85;{DARK}"
 )
-# A notebook has a theme of its own, which says more than the system's.
 _THEMES = f"""
 &{{{_LIGHT}}}
 @media(prefers-color-scheme:dark){{&{{{_DARK}}}}}
-[data-theme=light] &,[data-jp-theme-light=true] &,.vscode-light &{{{_LIGHT}}}
-[data-theme=dark] &,[data-jp-theme-light=false] &,.vscode-dark &{{{_DARK}}}
 """
 _RULES = """
 &{background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
@@ -87,51 +81,26 @@ vertical-align:top;overflow-wrap:break-word}
 & summary{cursor:pointer;margin:.6rem 0}
 & footer{margin-top:2rem;color:var(--soft);font-size:.85rem}
 & .bars{margin:.4rem 0 1rem}
-& .bars .scale{display:block;width:100%;max-width:none;height:1.4rem;overflow:visible}
-& .bars .scale text{font-size:13px;fill:var(--soft)}
 & .bars .limits{list-style:none;margin:.2rem 0 .5rem;padding:0;display:flex;flex-wrap:wrap;gap:.1rem 1.2rem;
 font-size:.9rem;color:var(--limit)}
-& .bars .bar{position:relative;margin:0 0 .7rem}
-& .bars .bar:focus-within{z-index:2}
+& .bars .bar{margin:0 0 .7rem}
 & .bars .of{display:flex;flex-wrap:wrap;gap:0 .8rem;align-items:baseline;overflow-wrap:anywhere}
 & .bars .of b{font-variant-numeric:tabular-nums}
 & .bars .of small{color:var(--soft);font-size:.85rem}
-& .bars .bar svg{display:block;width:100%;max-width:none;height:46px;overflow:visible}
+& .bars .bar svg{display:block;width:100%;max-width:none;height:38px;overflow:visible}
 & .bars .seg rect{stroke:var(--paper);stroke-width:.6}
 & .bars .seg:hover rect{filter:brightness(1.12)}
 & .bars .seg text{fill:var(--on);font-size:12px;pointer-events:none}
-& .bars .seg:focus{outline:none}
-& .bars .seg:focus rect{stroke:var(--ink);stroke-width:3}
-& .bars .tip{display:none;overflow:visible;pointer-events:none}
-& .bars .seg:focus+.tip{display:block}
-& .bars .tip div{display:inline-block;max-width:100%;background:var(--card);color:var(--ink);
-border:1px solid var(--soft);border-radius:.4rem;padding:.3rem .6rem;font-size:.85rem;overflow-wrap:anywhere}
-& .bars .whisker{stroke:var(--ink);stroke-width:1.5}
 & .bars .cap{stroke-width:2}
-& .bars .halo{stroke:var(--paper);stroke-width:4}
-& .bars .gap{stroke:var(--paper);stroke-width:5}
-& .strip{font-size:.85rem;font-weight:400;line-height:1.3}
-& .strip svg{display:block;width:100%;height:8px;max-width:none;overflow:visible}
-& .strip .cap{stroke-width:2}
-& .zoom input{position:absolute;opacity:0}
-& .zoom label{display:inline-block;padding:.1rem .6rem;margin:0 .3rem .3rem 0;border:1px solid var(--line);
-border-radius:.4rem;cursor:pointer}
-& .zoom input:checked+label{border-color:var(--ink);font-weight:600}
-& .zoom input:focus-visible+label{outline:2px solid var(--trainer)}
-& .zoom .wide{padding-bottom:1.6rem}
-& .zoom4:checked~.wide .chart{width:400%}
-& .zoom16:checked~.wide .chart{width:1600%}
-& .zoom64:checked~.wide .chart{width:6400%}
-@media(max-width:40rem){& .bars .roomy{display:none}
+@media(max-width:40rem){& .bars .seg text{display:none}
 & .stacking thead{display:none}& .stacking tr{display:flex;flex-wrap:wrap;gap:0 1rem;padding:.3rem 0;
 border-bottom:1px solid var(--line)}
 & .stacking td,& .stacking th{border:0;padding:0}& .stacking td.long{flex:1 0 100%;color:var(--soft)}}
-@media(max-width:30rem){& .chart{margin-left:3.9rem;height:14rem}& .chart .minor,& .bars .minor{display:none}
+@media(max-width:30rem){& .chart{margin-left:3.9rem;height:14rem}& .chart .minor{display:none}
 & dl{grid-template-columns:1fr;gap:0}& dd{margin:0 0 .5rem}
 & table{font-size:.85rem}& th,& td{padding-right:.6rem}}
 """
 STYLE = f"{_THEMES}{_RULES}".replace("&", SCOPE)
-_IN_NOTEBOOK = f"{_THEMES}{_RULES}&{{padding:.6rem 1rem;border-radius:.5rem;max-width:60rem}}".replace("&", NOTEBOOK)
 _PAGE = f"""
 body{SCOPE}{{margin:0 auto;max-width:60rem;padding:1rem;min-height:100vh}}
 """
@@ -160,12 +129,6 @@ def whole_page(document: Document) -> str:
         f"<title>{escape(document.title or document.page_title)}</title><style>{_WHOLE}</style></head>\n"
         f'<body class="legroom">\n{body(document)}\n<footer>{escape(document.footer)}</footer>\n</body></html>\n'
     )
-
-
-def fragment(document: Document) -> str:
-    """What a notebook shows: the body with its style, which reaches nothing beside it."""
-    inside = body(document, level=1 if document.title else 2)
-    return f'<div class="legroom notebook"><style>{_IN_NOTEBOOK}</style>\n{inside}\n</div>'
 
 
 def body(document: Document, level: int = 1) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from legroom import __version__
 from legroom.model.program_plan import Number, ParamSearch, ParamTrial
 from legroom.model.verdict import Budget
 from legroom.rendering.console import document
-from legroom.rendering.document import Curves, Document, Limit, Note, Part, Section, Table, verdict
-from legroom.rendering.item_text import peaks_data
+from legroom.rendering.document import Document, Note, Part, Section, Table, verdict
+from legroom.rendering.item_text import peak_bars, peaks_data
 from legroom.rendering.program_text import first_line, needs_text, not_reached_text, program_data
 from legroom.units import format_size
 
@@ -45,36 +45,17 @@ def _trial_data(trial: ParamTrial) -> dict[str, Any]:
 
 
 def search_document(found: ParamSearch) -> Document:
-    """The answer, memory against the argument, then a table of what was tried with its memory beside the budget."""
+    """The answer, then a table of what was tried with its memory beside the budget, and bars of it."""
     parts: list[Part] = [f"  {found.why}"] if found.why else []
-    if len(found.params) == 1:
-        parts += _curves(found)
     if found.frontier:
         parts.append(Section("The largest that fits", [trial_table(found.frontier, "largest that fits")]))
     if found.trials:
         parts.append(Section("What was tried", [trial_table(sorted(found.trials, key=by_value), "tried")]))
+        tried = [trial for trial in sorted(found.trials, key=by_value) if not (trial.refused or _died(trial))]
+        footprints = ((params_text(trial), trial.prediction.footprint) for trial in tried)
+        parts += peak_bars(footprints, found.trials[0].prediction.budget)
     names = " and ".join(param.name for param in found.params)
     return Document("", _verdict(found), parts, _FOOTER, f"Memory by {names}")
-
-
-def _curves(found: ParamSearch) -> Iterator[Part]:
-    """Memory against the argument, with the budget as a line, of what did not run out of it while it was rehearsed."""
-    name = found.params[0].name
-    tried = [each for each in found.trials if not each.refused and each.prediction.rehearsal.stopped != "out-of-memory"]
-    known = sorted(tried, key=by_value)
-    budget = found.trials[0].prediction.budget if found.trials else Budget(None, None)
-    for place, limit in (("GPU", budget.vram), ("host", budget.ram)):
-        footprints = [trial.prediction.footprint for trial in known]
-        peaks = [peak for one in footprints if (peak := one.gpu if place == "GPU" else one.host) is not None]
-        if limit is None or len(peaks) < max(len(known), 2):
-            continue
-        values = [float(trial.params[name]) for trial in known]
-        first, last = format_size(peaks[0].nbytes), format_size(peaks[-1].nbytes)
-        yield Section(f"{place} memory", [Curves(
-            f"{place} memory by {name}", values, (), along="count", predicted=peaks,
-            said=f"From {first} at {values[0]:,.0f} to {last} at {values[-1]:,.0f}.",
-            limit=Limit(budget.usable(limit), "budget"),
-        )])  # fmt: skip
 
 
 def by_value(trial: ParamTrial) -> tuple[Number, ...]:
@@ -136,7 +117,7 @@ def trial_table(trials: Sequence[ParamTrial], title: str) -> Table:
     table = Table([title, "GPU", "of the GPU budget", "host", "result"], "lrvrw", spare=["of the GPU budget"])
     for trial in trials:
         gpu, host = trial.prediction.footprint.gpu, trial.prediction.footprint.host
-        died = trial.refused or trial.prediction.rehearsal.stopped == "out-of-memory"
+        died = trial.refused or _died(trial)
         style = {True: "green", False: "red", None: "yellow"}[trial.fits]
         table.add(
             params_text(trial),
@@ -146,6 +127,10 @@ def trial_table(trials: Sequence[ParamTrial], title: str) -> Table:
             Note(_result(trial), style),
         )
     return table
+
+
+def _died(trial: ParamTrial) -> bool:
+    return trial.prediction.rehearsal.stopped == "out-of-memory"
 
 
 def _result(trial: ParamTrial) -> str:

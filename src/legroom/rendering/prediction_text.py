@@ -16,7 +16,6 @@ from legroom.model.verdict import Budget, allocator_limit, refused_array
 from legroom.rendering.console import document
 from legroom.rendering.document import Document, Note, Section, Table, section, verdict
 from legroom.rendering.item_text import (
-    all_items,
     allocator_lines,
     item_table,
     peak_bars,
@@ -138,17 +137,6 @@ def _with_savings(p: Prediction) -> Iterator[tuple[str, Footprint]]:
         yield "and with lean storage", p.lean.footprint
 
 
-def footprint_document(footprint: Footprint) -> Document:
-    """A footprint without a budget, as a notebook shows it."""
-    peaks = Table(["", ""], "lw")
-    peaks.add("host peak", peak_text(footprint.host))
-    if footprint.gpu is not None:
-        peaks.add("GPU peak", peak_text(footprint.gpu))
-    bars = peak_bars([(footprint.name, footprint)], None)
-    parts = [peaks, *footprint_remarks(footprint), *bars, all_items(footprint)]
-    return Document(f"{footprint.name}: memory on {footprint.device}", None, parts)
-
-
 def comparison_document(predictions: Sequence[Prediction], unread: Sequence[tuple[str, Exception]] = ()) -> Document:
     """How many fit, one row per run, the first being what the others are compared with, and notes.
 
@@ -217,16 +205,6 @@ def comparison_lines(predictions: Sequence[Prediction]) -> Iterator[str | Note]:
             noted.setdefault(note, []).append(p.footprint.name)
     yield from (Note(f"{', '.join(names)}: {note}", "dim") for note, names in noted.items())
     yield from _savings_summary(predictions)
-
-
-def estimate_text(predictions: Sequence[Prediction]) -> str:
-    """Return in a line what arithmetic says of runs, while something better is being worked out."""
-    told = []
-    for p in predictions[:3]:
-        gpu = f", {format_size(p.footprint.gpu.nbytes)} of GPU memory" if p.footprint.gpu is not None else ""
-        fits = {True: "fits", False: "does not fit", None: "unknown whether it fits"}[p.fits]
-        told.append(f"{p.footprint.name}: about {format_size(p.footprint.host.nbytes)} of RAM{gpu}, {fits}")
-    return f"{'; '.join(told)} by arithmetic; measuring"
 
 
 def headline(p: Prediction) -> str:

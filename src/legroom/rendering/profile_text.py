@@ -211,11 +211,10 @@ def observation_findings(cost: ObservationCost) -> Iterator[tuple[str, str]]:
 
 
 def _alias_text(key: KeyCost, cost: ObservationCost) -> str:
-    whose = f" ({key.buffer})" if key.buffer else ""
     if key.changes_after is None:
-        return f"{key.key} is the same memory in every observation{whose}; no change was seen, but it can change"
+        return f"{key.key} is the same memory in every observation; no change was seen, but it can change"
     after = "the next step" if key.changes_after == 1 else f"{key.changes_after} steps"
-    steps = f"{key.key} is a view of the environment's memory{whose} and has changed after {after}"
+    steps = f"{key.key} is a view of the environment's memory and has changed after {after}"
     if cost.changes_at_reset:
         return f"{steps}; SB3's terminal_observation will be the first of the next episode: return a copy"
     return f"{steps}: its content changes later; return a copy"

@@ -25,7 +25,6 @@ from legroom.units import format_size, plural
 
 SHOWN_PLACES = 3
 SMALL_SHARE, ALL = 0.01, "--all lists them"  # what is not shown without --all
-TIMELINE_POINTS = 6_000  # of the timeline, which is looked at closely
 POINTS, STEPS, MOST_AREAS, LONGEST_SOURCE, MOST_REQUESTS = 600, 200, 300, 200, 40  # of a document
 NO_LINE = "(no line of the program)"
 _FOOTER = f"The program was run on a simulated GPU; nothing was trained. Written by legroom predict {__version__}."
@@ -191,7 +190,7 @@ def _over_time(prediction: ProgramPrediction) -> list[Section]:
     )
     marks = [TrainingEvent(t, "step", f"optimizer step {number:,}") for number, t in enumerate(seen.step_times, 1)]
     curves = Curves(
-        title, [t for t, _, _ in points], layers, marks=marks, most_points=TIMELINE_POINTS,
+        title, [t for t, _, _ in points], layers, marks=marks,
         limit=None if limit is None else Limit(limit, "limit of the allocator"),
     )  # fmt: skip
     return [Section(title, [curves])] if points else []

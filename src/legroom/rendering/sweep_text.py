@@ -8,9 +8,8 @@ from typing import Any
 
 from legroom.rendering.console import LINES
 from legroom.rendering.document import Document, Note, Part, Section, Table, verdict
-from legroom.rendering.time_left import duration_text, number_text
 from legroom.sweeping.trial import SweepView
-from legroom.units import format_size
+from legroom.units import duration_text, format_size, number_text
 
 LINE_EVERY_S = 10.0
 

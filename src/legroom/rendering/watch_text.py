@@ -25,9 +25,8 @@ from legroom.rendering.document import Curves, Document, Limit, Note, Part, Sect
 from legroom.rendering.explanation_text import MOST_ADVICE, explanation_document
 from legroom.rendering.layout import draw, paint
 from legroom.rendering.printable import printable
-from legroom.rendering.time_left import duration_text, runs_out_text
 from legroom.scheduling.requests import MEASURED_BYTES, MEASURED_SHARE, measured_request, request_words
-from legroom.units import format_size
+from legroom.units import duration_text, format_size
 from legroom.watching.watch import Display
 
 WATCH = "watch"  # the relay knows our own lines by `legroom watch: `
@@ -148,6 +147,14 @@ def live_line(sample: Sample, limit: MemoryLimit | None, coming: Forecast | None
     return " · ".join(parts)
 
 
+def runs_out_text(coming: Forecast) -> str:
+    """The sentence of a forecast, with the hour on the clock."""
+    left = coming.reaches - coming.made
+    hour = time.strftime("%H:%M" if left >= 120 else "%H:%M:%S", time.localtime(time.time() + left))
+    day = time.strftime(" on %d %b", time.localtime(time.time() + left)) if left > 20 * 3600 else ""
+    return f"memory runs out in about {duration_text(left)} (at {hour}{day})"
+
+
 def watched_document(watched: Watched, *, everything: bool = False) -> Document:
     """The verdict, how it ended, peaks, growth, forecast, memory over time, and what ran out.
 
@@ -176,16 +183,6 @@ def watched_document(watched: Watched, *, everything: bool = False) -> Document:
     )
     style = "bold red" if watched.of_memory else VERDICT_STYLES[trace.verdict]
     return Document(ending_text(watched), Note(verdict_text(watched), style), parts, footer)
-
-
-def trace_document(trace: Trace) -> Document:
-    """A trace alone, as a notebook shows it."""
-    peaks = Table(["", ""], "lw")
-    peaks.add("peak", _host_peak_text(trace))
-    if trace.peak_gpu is not None:
-        peaks.add("GPU peak", format_size(trace.peak_gpu))
-    head = Note(f"{trace.verdict}: {trace.why}", VERDICT_STYLES[trace.verdict])
-    return Document("", head, [peaks, *_over_time(trace, "what was watched", None)])
 
 
 def _over_time(trace: Trace, what: str, limit: Limit | None) -> Iterator[Section]:

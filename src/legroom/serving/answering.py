@@ -25,7 +25,7 @@ from legroom.serving.guard import RequestRefused
 COMMAND = (sys.executable, "-P", "-c", f"{END_WITH_PARENT} from legroom.serving.answers import main; main()")
 MOST_CHILDREN = 3
 SLOW = ("/api/read", "/api/fit", "/api/check", "/api/follow")
-WORKED_OUT = (*SLOW[:3], "/api/choose", "/api/predict", "/api/plan", "/api/file")  # from what was sent alone
+WORKED_OUT = (*SLOW[:3], "/api/predict", "/api/plan", "/api/file")  # from what was sent alone
 LONGEST_S = 20.0  # the child itself gives up after 8 s of processor time; a busy machine takes longer over them
 LONGEST_ANSWER = 16 << 20
 

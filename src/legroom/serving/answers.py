@@ -33,7 +33,9 @@ from legroom.predicting.predict import gather
 from legroom.reading import read
 from legroom.reading.reading_budget import MOST_BYTES, bounded_reading, end_by_timer
 from legroom.rendering.console import JSON_VERSION
+from legroom.rendering.document import Bars
 from legroom.rendering.explanation_text import explanation_document
+from legroom.rendering.item_text import WHERES, Where, bar_of, item_table, memory_limits
 from legroom.rendering.page import body, parts_html
 from legroom.rendering.plan_text import plan_data, plan_parts
 from legroom.rendering.plan_text import verdict_line as plan_verdict
@@ -42,8 +44,6 @@ from legroom.rendering.run_file import plan_file, run_file
 from legroom.serving.asked import (
     LocalMachine,
     TargetMachine,
-    choices,
-    chosen_run,
     command_in,
     parse_json,
     place_asked,
@@ -54,7 +54,6 @@ from legroom.serving.asked import (
     with_spaces,
 )  # fmt: skip
 from legroom.serving.controls import controls_of, turned_settings
-from legroom.serving.drawing import drawings
 from legroom.serving.following import told_of
 from legroom.serving.guard import RequestRefused
 from legroom.units import format_size
@@ -129,12 +128,6 @@ def _read(question: Question) -> dict[str, Any]:
     return {"runs": [shown(run, unknown) for run, unknown in found.runs]}
 
 
-def _choose(question: Question) -> dict[str, Any]:
-    """The run of an algorithm and an environment from the lists: `{"algo": "PPO", "env": "CartPole-v1"}`."""
-    asked = question.asked
-    return {"runs": [shown(chosen_run(asked.get("algo"), asked.get("env")))]}
-
-
 def _predict(question: Question) -> str:
     """The contract: a run in, exactly what `legroom predict --mode arithmetic --json` prints out."""
     run = run_asked(parse_json(question.body))
@@ -160,8 +153,7 @@ def plan_answer(runs: Sequence[Run], where: TargetMachine, asked: Mapping[str, A
     """Return what the page shows of the runs: drawings of them side by side, and a verdict in words for each.
 
     Args:
-        asked: `active` is the run that is turned; `view` draws its phases instead of the runs' peaks, `bill` adds the
-            table of all its items.
+        asked: `active` is the run that is turned, `bill` adds the table of all its items.
 
     Raises:
         BadInput: there are none, or too many.
@@ -174,10 +166,19 @@ def plan_answer(runs: Sequence[Run], where: TargetMachine, asked: Mapping[str, A
     predictions = [predicted(run, where) for run in runs]
     return {
         "runs": [_told(each) for each in predictions],
-        **drawings(
-            predictions, active, where, by_phase=asked.get("view") == "phases", with_bill=asked.get("bill") is True
-        ),
+        **{place: _bars(predictions, active, where, place) for place in WHERES},
+        "bill": parts_html([item_table(predictions[active].footprint)]) if asked.get("bill") is True else None,
     }
+
+
+def _bars(predictions: Sequence[Prediction], active: int, where: TargetMachine, place: Where) -> str | None:
+    """The peaks of all runs, the active one first, under its scale; None where no run uses a GPU."""
+    first = predictions[active]
+    ordered = [first, *(each for each in predictions if each is not first)]
+    found = [(each, bar) for each in ordered if (bar := bar_of(each.footprint, place)) is not None]
+    own = 0 if found and found[0][0] is first else None
+    name = "GPU memory" if place == "gpu" else "Host memory"
+    return parts_html([Bars(name, [bar for _, bar in found], memory_limits(where.budget, place), own)]) or None
 
 
 def _told(prediction: Prediction) -> dict[str, Any]:
@@ -246,7 +247,10 @@ def _start(question: Question) -> dict[str, Any]:
         "started": list(own["started"]),
         "shown": [shown(run) for run in started],
         "plan": plan,
-        "choices": choices(),
+        "examples": [
+            {"name": run.name, "algo": run.algo, "about": run.description or ""}
+            for run in (read(f"{each.name}:{each.first_shown or each.default}") for each in workloads())
+        ],
         "folders": own["folders"],
         "roots": own["roots"],
     }
@@ -306,7 +310,6 @@ def _follow(question: Question) -> dict[str, str]:
 
 ANSWERS: Mapping[str, Callable[[Question], Mapping[str, Any] | str]] = {
     "/api/read": _read,
-    "/api/choose": _choose,
     "/api/predict": _predict,
     "/api/plan": _plan,
     "/api/fit": lambda one: fit_answer(run_asked(one.asked.get("run")), one.place(one.asked), one.asked),

@@ -1,4 +1,4 @@
-"""What is asked about: runs from plain data, from the lists of the start view or from a text, and where they go.
+"""What is asked about: runs from plain data or from a text, and where they go.
 
 JSON from strangers is bounded before it is parsed, holds plain numbers only, and its errors fit on a line. Of a text
 that was pasted or dropped nothing is executed or imported, and no file that it names is read.
@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NoReturn
 
-from legroom.backends.base import backend_named, backend_of
-from legroom.backends.default import DEFAULT_BACKEND
+from legroom.backends.base import backend_of
 from legroom.errors import BadInput
 from legroom.explaining.explain import explain
 from legroom.machine import probe
@@ -27,9 +26,8 @@ from legroom.model.machine import Gpu, Machine
 from legroom.model.run import Run
 from legroom.model.trace import Explanation
 from legroom.model.verdict import Budget
-from legroom.named_runs import workloads
 from legroom.predicting.predict import DeviceName
-from legroom.reading import read, read_given, run_from_dict, script_given
+from legroom.reading import read_given, run_from_dict, script_given
 from legroom.reading.user_files import decode
 from legroom.units import parse_size
 
@@ -43,17 +41,6 @@ _LONG_NUMBER = re.compile(rf"\d{{{LONGEST_NUMBER + 1}}}")
 CONFIGS = (".yaml", ".yml", ".json")
 STARTERS = re.compile(r"(?:.*/)?(?:python[\d.]*|torchrun|accelerate|uv|poetry|pixi)")  # begin a command line
 REHEARSE = "any PyTorch program: legroom predict -- python train.py"
-ENVIRONMENTS: Mapping[str, tuple[str, ...]] = {
-    "Classic control": ("CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"),
-    "Box2D": ("LunarLander-v3", "LunarLanderContinuous-v3", "BipedalWalker-v3", "CarRacing-v3"),
-    "MuJoCo": ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Ant-v5", "Humanoid-v5", "HumanoidStandup-v5"),
-    "Atari, 84×84 grey, 4 frames": tuple(
-        f"{game}NoFrameskip-v4" for game in ("Breakout", "MsPacman", "Pong", "Qbert", "Seaquest", "SpaceInvaders")
-    ),
-    "Robots with goals": ("FetchReach-v4", "FetchPush-v4", "FetchSlide-v4", "FetchPickAndPlace-v4"),
-}
-ATARI = "Atari, 84×84 grey, 4 frames"
-PREPROCESSED = "[{gymnasium.wrappers.AtariPreprocessing: {grayscale_newaxis: true}}]"
 
 
 @dataclass(frozen=True)
@@ -63,7 +50,6 @@ class TargetMachine:
     machine: Machine
     budget: Budget
     device: DeviceName | None
-    card: str | None
 
 
 class LocalMachine:
@@ -100,7 +86,7 @@ def place_asked(asked: Mapping[str, Any], machine: Machine) -> TargetMachine:
     if vram is not None:
         budget = replace(budget, vram=parse_size(vram, what="vram"), vram_origin="given")
     wanted: Any = device or ("cuda" if vram or gpu else None)
-    return TargetMachine(machine, budget, wanted, machine.gpus[0].name if machine.gpus else None)
+    return TargetMachine(machine, budget, wanted)
 
 
 def place_options(asked: Mapping[str, Any]) -> Iterator[str]:
@@ -264,34 +250,6 @@ def _script(text: str, name: str) -> tuple[tuple[Run, list[str]], ...]:
 def _is_mapping(text: str) -> bool:
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     return bool(lines) and (lines[0].lstrip().startswith("{") or ":" in lines[0])
-
-
-def choices() -> dict[str, Any]:
-    """Return the lists."""
-    shown = [read(f"{each.name}:{each.first_shown or each.default}") for each in workloads()]
-    return {
-        "algorithms": [each.name for each in backend_named(DEFAULT_BACKEND).algorithms],
-        "environments": [{"name": group, "ids": list(ids)} for group, ids in ENVIRONMENTS.items()],
-        "examples": [{"name": run.name, "algo": run.algo, "about": run.description or ""} for run in shown],
-    }
-
-
-def chosen_run(algo: Any, env: Any) -> Run:
-    """Return the run of an algorithm and an environment of the lists, with the constructor's defaults.
-
-    Raises:
-        BadInput: one of them is not on its list, or they do not go together.
-    """
-    group = next((name for name, ids in ENVIRONMENTS.items() if env in ids), None)
-    backend = backend_named(DEFAULT_BACKEND)
-    if group is None or algo not in {each.name for each in backend.algorithms}:
-        raise BadInput("choose an algorithm and an environment from the lists", hint='{"algo": "PPO", "env": …}')
-    atari = [("env.wrappers", PREPROCESSED), ("env.frame_stack", "4")] if group == ATARI else []
-    run = read(f"{algo} {env}", overrides=atari).replace(name=f"{algo} on {env}")
-    for finding in backend.predictor.constraints(run):
-        if finding.severity == "error":
-            raise BadInput(finding.message, hint=finding.hint)
-    return run
 
 
 def with_spaces(run: Run) -> tuple[Run, str | None]:

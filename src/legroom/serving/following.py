@@ -26,10 +26,9 @@ from legroom.model.outcome import Outcome, Progress, finite
 from legroom.rendering.document import Limit, Part, Section, Table
 from legroom.rendering.outcome_text import memory_over_time, retreat_lines, reward_curve
 from legroom.rendering.page import parts_html
-from legroom.rendering.time_left import duration_text
 from legroom.training.progress_log import read_progress
 from legroom.training.run_folder import PREDICTION, RUN, RunFolder
-from legroom.units import MIB, format_size
+from legroom.units import MIB, duration_text, format_size
 
 WATCH, PROGRESS = "watch.json", "progress.csv"
 FILES = (RUN, PREDICTION, OUTCOME, PROGRESS, LIVE, WATCH)

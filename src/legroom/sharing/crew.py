@@ -31,20 +31,22 @@ NOT_THE_USER = (*_ROOMS, str(Path(weakref.__file__)), "stable_baselines3", "sb3_
 class Crew:
     """The workers, in the order of their environments.
 
+    Raises, from every method that asks them something:
+        BadInput: they were closed, or belong to another process.
+        WorkerDied: one of the workers is gone.
+        Exception: the first environment's exception, of those that had one.
+
     Attributes:
         shared: descriptor of the memory they share; its size is set once the spaces are known.
         why_fresh: why they are interpreters of their own, empty where they are forked from a template.
         close_within_s: the time that environments have to close themselves; None: `CLOSE_WITHIN_S`.
-        note: what is told that a worker is not free of torch; None: a warning at the user's line.
     """
 
     close_within_s: float | None = None
-    note: Callable[[str], None] | None = None
 
     def __init__(self, n_envs: int, envs_per_worker: int, start_template: Callable[[], Template] | None = None) -> None:
         """Start them, from a template if there is one to be had."""
         self._owner_pid = os.getpid()
-        self._noted: set[str] = set()
         self._answered: dict[WorkerProcess, Reply | None] = {}  # steps whose answers came in between
         self.closed = False
         in_forks(self, Crew._leave)
@@ -95,7 +97,9 @@ class Crew:
             if spaces != described[0]:
                 raise BadInput(f"env {index} has the spaces {spaces}, env 0 has {described[0]}: they must be equal")
         (answer,) = self.ask({self.workers[0]: pack_request("spaces")})
-        observation, action = answer.value
+        observation, action, has_torch = answer.value
+        if has_torch:
+            _warn_user("a worker of LeanVecEnv is not free of torch, which a module of its environment imports")
         layout = layout_of(observation, action, len(env_fns))
         os.ftruncate(self.shared, layout.nbytes)
         self.ask_all("attach", layout)
@@ -106,22 +110,12 @@ class Crew:
         return self.ask(dict.fromkeys(self.workers, pack_request(name, *arguments)))[0].value
 
     def ask(self, messages: Mapping[WorkerProcess, bytes]) -> list[Reply]:
-        """Send each worker its message and return their answers in that order.
-
-        Raises:
-            WorkerDied: one of the workers is gone.
-            Exception: the first environment's exception, of those that had one.
-        """
+        """Send each worker its message and return their answers in that order."""
         self.send(messages)
         return [answer or Reply() for answer in self.receive(messages)]
 
     def send(self, messages: Mapping[WorkerProcess, bytes]) -> None:
-        """Send each worker its message.
-
-        Raises:
-            BadInput: they were closed.
-            WorkerDied: one of them is gone.
-        """
+        """Send each worker its message."""
         self.check_open()
         for worker, message in messages.items():
             if not worker.is_free:  # it is in a step; its answer is kept for whoever waits for the step
@@ -129,12 +123,7 @@ class Crew:
             worker.send(message)
 
     def settle(self) -> None:
-        """Let the steps that are under way come to their end, and forget them.
-
-        Raises:
-            BadInput: they were closed.
-            WorkerDied: one of the workers is gone.
-        """
+        """Let the steps that are under way come to their end, and forget them."""
         self.check_open()
         for worker in self.workers:
             if not worker.is_free:
@@ -142,30 +131,19 @@ class Crew:
         self._answered.clear()
 
     def receive(self, workers: Iterable[WorkerProcess]) -> list[Reply | None]:
-        """Wait for the replies of these workers; one that has nothing to answer counts as quiet.
-
-        Raises:
-            WorkerDied: one of the workers is gone, one of these or another.
-            Exception: the first environment's exception, of those that had one.
-        """
+        """Wait for the replies of these workers; one that has nothing to answer counts as quiet."""
         self.check_open()
         answers = [
             worker.receive(self.look_around) if worker.awaited else self._answered.pop(worker, None)
             for worker in workers
         ]
-        if any(answers):
-            self._warn([answer for answer in answers if answer])
-            for answer in answers:
-                if answer and answer.failure:
-                    raise_failure(answer.failure)
+        for answer in answers:
+            if answer and answer.failure:
+                raise_failure(answer.failure)
         return answers
 
     def check_open(self) -> None:
-        """Refuse to go on with workers that were closed, or are another process's.
-
-        Raises:
-            BadInput: they are.
-        """
+        """Refuse to go on with workers that were closed, or are another process's."""
         if self.closed and self._owner_pid != os.getpid():
             why = f"the workers of this LeanVecEnv belong to process {self._owner_pid}, the parent of this one"
             raise BadInput(why, hint="make the LeanVecEnv in the process that uses it")
@@ -188,12 +166,6 @@ class Crew:
         for worker in self.workers:
             if not worker.is_alive():
                 raise worker.obituary()
-
-    def _warn(self, answers: Sequence[Reply]) -> None:
-        for note in (note for answer in answers for note in answer.notes):
-            if note not in self._noted:
-                self._noted.add(note)
-                (self.note or _warn_user)(f"a worker of LeanVecEnv is not free of torch: {note}")
 
     def close(self) -> None:
         """End all workers, kindly first, surely in the end; never takes much longer than `close_within_s`."""

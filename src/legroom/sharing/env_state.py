@@ -144,11 +144,7 @@ def _chain(env: gym.Env[Any, Any]) -> list[gym.Env[Any, Any]]:
 
 
 def _capture_link(link: gym.Env[Any, Any]) -> Any:
-    """Return the state of one link.
-
-    Raises:
-        _Unknown: nobody knows it.
-    """
+    """Return the state of one link."""
     kind = type(link)
     if hasattr(kind, "own_state"):  # its get_state means the whole chain
         return _plain(link.own_state())  # type: ignore[attr-defined]
@@ -197,11 +193,7 @@ def _set(link: Any, path: str, value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a copy of plain data, with deques as lists.
-
-    Raises:
-        _Unknown: it contains anything else.
-    """
+    """Return a copy of plain data, with deques as lists."""
     if value is None or isinstance(value, bool | int | float | str | np.generic):
         return value
     if isinstance(value, np.ndarray):
@@ -329,11 +321,7 @@ class EpisodeStatistics(gym.Wrapper[Any, Any, Any, Any]):
         return capture(self)
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Put everything back to where `get_state` was called.
-
-        Raises:
-            BadInput: the state is that of another chain of wrappers.
-        """
+        """Put everything back to where `get_state` was called."""
         restore(self, state)
 
     def own_state(self) -> dict[str, Any]:

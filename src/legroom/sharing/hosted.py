@@ -23,7 +23,7 @@ import numpy as np
 from gymnasium import wrappers
 
 from legroom.sharing.env_state import EpisodeStatistics
-from legroom.sharing.slots import SLOTS, TERMINAL, ObservationForm, Slots, copy_into
+from legroom.sharing.slots import SLOTS, TERMINAL, ObservationForm, Slots, copy_into, parts_of
 
 _PASS_ON = (
     gym.Wrapper, gym.ActionWrapper, gym.RewardWrapper, EpisodeStatistics,
@@ -127,13 +127,11 @@ def _is_alike(place: Any, observation: Any, *, scalars: bool) -> bool:
     Args:
         scalars: whether a single number may come as such.
     """
-    if isinstance(place, dict):
-        return isinstance(observation, dict) and all(
-            key in observation and _is_alike(part, observation[key], scalars=scalars) for key, part in place.items()
+    if isinstance(place, dict | tuple):
+        parts, given = parts_of(place), parts_of(observation)
+        return isinstance(observation, type(place)) and all(
+            key in given and _is_alike(part, given[key], scalars=scalars) for key, part in parts.items()
         )
-    if isinstance(place, tuple):
-        parts = zip(place, observation, strict=True) if isinstance(observation, tuple) else ()
-        return isinstance(observation, tuple) and all(_is_alike(*each, scalars=scalars) for each in parts)
     if scalars and place.ndim == 0:
         return bool(np.asarray(observation).dtype == place.dtype)
     return isinstance(observation, np.ndarray) and observation.dtype == place.dtype and observation.shape == place.shape

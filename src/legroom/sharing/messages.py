@@ -54,14 +54,12 @@ class Reply:
     Args:
         value: what was asked for; for steps and resets the infos by environment.
         resets: info of `reset` by environment, where one was reset.
-        notes: remarks for the user, such as who imported torch.
         unlike: by environment, what it returned where shared memory cannot hold it as it was (`hosted`).
     """
 
     value: Any = None
     resets: dict[int, dict[str, Any]] = field(default_factory=dict)
     failure: Failure | None = None
-    notes: tuple[str, ...] = ()
     unlike: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -78,11 +76,7 @@ def pack_request(*request: Any) -> bytes:
 
 
 def pack_answer(answer: Reply) -> bytes:
-    """Return an answer as it goes through the pipe.
-
-    Raises:
-        Exception: what pickling raises for something that cannot be sent.
-    """
+    """Return an answer as it goes through the pipe."""
     payload = _dumps(answer)
     return ANSWER + LENGTH.pack(len(payload)) + payload
 
@@ -115,11 +109,7 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 def read_exactly(fd: int, nbytes: int) -> bytes:
-    """Return that many bytes.
-
-    Raises:
-        EOFError: the other side is gone.
-    """
+    """Return that many bytes."""
     data = bytearray()
     while len(data) < nbytes:
         piece = os.read(fd, min(nbytes - len(data), 1 << 20))

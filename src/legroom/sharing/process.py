@@ -15,7 +15,6 @@ inherits from other libraries' processes.)
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import pickle
@@ -42,7 +41,6 @@ WORDS_SHOWN = 2000
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 CAN_FORK = sys.platform == "linux" and hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
 MESSAGE_NBYTES = 4096
-FUNCTIONS_NBYTES = 1 << 28  # of what the env functions carry along, for all workers together
 STATUS_WITHIN_S = 0.5  # the template reports within milliseconds, unless it is dead
 END_WITHIN_S = 1.0
 
@@ -98,11 +96,7 @@ class WorkerProcess:
         return not (self.awaited or self._unsure)
 
     def send(self, message: bytes) -> None:
-        """Send a message.
-
-        Raises:
-            WorkerDied: nobody is there to read it.
-        """
+        """Send a message."""
         if self._commands < 0:
             raise self.obituary()
         try:
@@ -226,7 +220,10 @@ class Template:
         life, self._life = os.pipe()
         pickled = anonymous_file("legroom-env-functions")
         try:
-            _write(pickled, (list(registered), list(modules)), list(env_fns))
+            with open(pickled, "wb", closefd=False) as file:
+                for value in ((list(registered), list(modules)), list(env_fns)):  # data of several functions once
+                    cloudpickle.dump(value, file, protocol=pickle.HIGHEST_PROTOCOL)
+            os.lseek(pickled, 0, os.SEEK_SET)  # one position for both sides
             fds = {"socket": theirs.fileno(), "life": life, "functions": pickled}
             self._process = start_interpreter("legroom.sharing.worker_template", fds)
         except BaseException:
@@ -296,30 +293,6 @@ class Template:
         os.close(self._life)
 
 
-def _write(target: int, *values: Any) -> None:
-    """Write pickles one after the other, so that they are nowhere in one piece; functions may carry much data.
-
-    Raises:
-        TemplateRefused: so much that one process should not hold it all.
-        Exception: what pickling raises.
-    """
-    with _Limited(target, "wb", closefd=False) as file:
-        for value in values:  # each in one pickle, so that data that several functions refer to is there once
-            cloudpickle.dump(value, file, protocol=pickle.HIGHEST_PROTOCOL)
-    os.lseek(target, 0, os.SEEK_SET)  # one position for both sides
-
-
-class _Limited(io.FileIO):
-    def write(self, data: Any) -> int:
-        data = memoryview(data)
-        if self.tell() + data.nbytes > FUNCTIONS_NBYTES:
-            raise TemplateRefused(f"the env functions carry more than {FUNCTIONS_NBYTES >> 20} MiB")
-        written = 0
-        while written < data.nbytes:  # a single write ends at 2 GiB
-            written += super().write(data[written:]) or 0
-        return written
-
-
 class TemplateRefused(Exception):
     """There is no template, for the reason it says."""
 
@@ -341,11 +314,7 @@ class ForkedProcess:
         return self._code
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the exit code once it has ended.
-
-        Raises:
-            subprocess.TimeoutExpired: it lives on.
-        """
+        """Return the exit code once it has ended."""
         if self._code is None and not self._end.poll(None if timeout is None else max(timeout, 0.0) * 1000):
             raise subprocess.TimeoutExpired("a worker", timeout or 0.0)
         return self.poll() or 0

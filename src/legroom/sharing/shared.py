@@ -52,17 +52,10 @@ KINDS = "biufcmMSUV"  # of dtypes whose bytes are all there is to them
 Arrays = Mapping[str, np.ndarray]
 
 _known: dict[str, Arrays] = {}
-_turns: dict[str, _Turn] = {}
+_turns: dict[str, threading.RLock] = {}
+_building: set[str] = set()
 _guard = threading.Lock()  # of `_turns` and `_folder`, held for moments only
 _folder: Folder | None = None
-
-
-class _Turn:
-    """Whose turn it is, of the threads of this process, to look for or build one key."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.thread = 0
 
 
 def share(key: str, build: Callable[[], Mapping[str, np.ndarray]]) -> Arrays:
@@ -89,16 +82,16 @@ def share(key: str, build: Callable[[], Mapping[str, np.ndarray]]) -> Arrays:
     if known is not None:
         return known
     with _guard:
-        turn = _turns.setdefault(key, _Turn())
-    if turn.thread == threading.get_ident():
-        raise BadInput(f"share({key!r}, …): its build function asks for the same key")
-    with turn.lock:
+        turn = _turns.setdefault(key, threading.RLock())
+    with turn:
+        if key in _building:  # by this very thread: others wait
+            raise BadInput(f"share({key!r}, …): its build function asks for the same key")
         if key not in _known:
-            turn.thread = threading.get_ident()
+            _building.add(key)
             try:
                 _known[key] = _find_or_build(key, build)
             finally:
-                turn.thread = 0
+                _building.discard(key)
     return _known[key]
 
 
@@ -281,6 +274,7 @@ def _after_fork() -> None:
     global _guard
     _guard = threading.Lock()
     _turns.clear()
+    _building.clear()
 
 
 call_in_forks(_after_fork)

@@ -5,11 +5,9 @@ every process inherits that is started after that, however it is started. Proces
 before that, as SB3's SubprocVecEnv and gymnasium's AsyncVectorEnv do, find each other too: they name the folder after
 the process that started them.
 
-Where: in the temporary folder, which is a disk on most machines, and not in /dev/shm. Both are mapped memory of the
-same speed once written, and PSS counts both. But pages of a file are the page cache's, which the kernel drops when
-memory gets tight, and pages in /dev/shm stay: 500 MB took 511 MB off MemAvailable there and 60 to 90 MB as a file
-(kernel 6.18, 2026-11). Files are written six times as slowly, 6 ms per MB, once per run. And containers often have a
-/dev/shm of 64 MB. It serves where the temporary folder cannot be written to or is full.
+Where: in the temporary folder, which is a disk on most machines, and not in /dev/shm: pages of a file are the page
+cache's, which the kernel drops when memory gets tight (500 MB took 511 MB off MemAvailable in /dev/shm and 60 to 90 MB
+as a file; kernel 6.18, 2026-11), and containers often have a /dev/shm of 64 MB.
 
 How it ends: everyone who uses the folder holds a shared flock on it, which the kernel releases however a process ends.
 The process that named it removes it at its end; arrays that others have mapped stay theirs. After a crash, whoever uses
@@ -22,7 +20,6 @@ from __future__ import annotations
 import atexit
 import multiprocessing
 import os
-import shutil
 import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,8 +31,6 @@ from legroom.machine.temporary_folder import is_ours, lock
 VARIABLE = "LEGROOM_SHARED"
 OFF = "off"  # as the variable's value: every process builds its own
 PREFIX = "legroom-shared-"
-MEMORY_FOLDER = Path("/dev/shm")
-ROOM_NBYTES = 1 << 30  # a temporary folder with less is passed over where /dev/shm has more
 ATTEMPTS = 100  # to join a folder that others keep removing; one is enough but for a race
 
 
@@ -57,7 +52,7 @@ def name_folder() -> Path:
     """Return where this run's folder is or would be, and from now on tell it to every process that is started."""
     if given := os.environ.get(VARIABLE):
         return Path(given)
-    path = _place() / _name()
+    path = Path(tempfile.gettempdir(), _name())
     if path.exists() and not is_ours(path):
         path = path.with_name(f"{path.name}-{os.urandom(8).hex()}")
     os.environ[VARIABLE] = str(path)
@@ -67,17 +62,12 @@ def name_folder() -> Path:
 
 
 def join() -> Folder:
-    """Return this run's folder, which is created where there is none.
-
-    Raises:
-        OSError: there is no place where it could be.
-    """
+    """Return this run's folder, which is created where there is none."""
     path = name_folder()
     descriptor, made = _hold(path)
     if made:
-        for place in {Path(tempfile.gettempdir()), MEMORY_FOLDER}:
-            for left in place.glob(f"{PREFIX}*"):
-                _remove_left(left)
+        for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+            _remove_left(left)
     folder = Folder(path, descriptor, os.getpid())
     if multiprocessing.parent_process() is None:
         atexit.register(_leave, folder)
@@ -87,38 +77,16 @@ def join() -> Folder:
 
 
 def _name() -> str:
+    """Return a name with a process id and when it began, in the kernel's ticks: so it is never used twice."""
     parent = multiprocessing.parent_process()
-    pid = os.getpid() if parent is None or parent.pid is None else parent.pid
-    return f"{PREFIX}{os.getuid()}-{pid}-{_start_time(pid)}"
-
-
-def _start_time(pid: int) -> str:
-    """Return when a process began, in the kernel's ticks: with it a process id is never used twice."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return "0"
-
-
-def _place() -> Path:
-    places = [Path(tempfile.gettempdir()), MEMORY_FOLDER]
-    usable = [place for place in places if os.access(place, os.W_OK | os.X_OK)] or places[:1]
-    return next((place for place in usable if _room(place) >= ROOM_NBYTES), max(usable, key=_room))
-
-
-def _room(place: Path) -> int:
-    try:
-        return shutil.disk_usage(place).free
-    except OSError:
-        return 0
+    pid, began = os.getpid() if parent is None or parent.pid is None else parent.pid, "0"
+    with suppress(OSError, IndexError):
+        began = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    return f"{PREFIX}{os.getuid()}-{pid}-{began}"
 
 
 def _hold(path: Path) -> tuple[int, bool]:
-    """Create the folder unless it is there, and lock it; return its descriptor and whether it was made.
-
-    Raises:
-        OSError: it cannot be had, or is somebody else's who guessed its name.
-    """
+    """Create the folder unless it is there, and lock it; return its descriptor and whether it was made."""
     made = False
     for _ in range(ATTEMPTS):
         with suppress(FileExistsError):

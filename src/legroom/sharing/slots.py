@@ -100,6 +100,10 @@ class Layout:
         """Bytes of one slot, a whole number of pages."""
         return _align(sum(_align(leaf.nbytes * self.n_envs, ALIGNMENT) for leaf in self.leaves), mmap.PAGESIZE)
 
+    def assembled(self, parts: dict[Any, np.ndarray]) -> Observation:
+        """Return an observation of these arrays by key."""
+        return parts if self.kind == "dict" else tuple(parts.values()) if self.kind == "tuple" else parts[None]
+
     def place_offset(self, place: int) -> int:
         return _align(self.action_offset + self.action_nbytes, mmap.PAGESIZE) + place * self.place_nbytes
 
@@ -109,13 +113,9 @@ class Layout:
 
 
 def layout_of(observation: spaces.Space[Any], action: spaces.Space[Any], n_envs: int) -> Layout:
-    """Return the layout for environments of these spaces.
-
-    Raises:
-        BadInput: as `leaves_of`.
-    """
-    kind = "dict" if isinstance(observation, spaces.Dict) else "array"
-    kind = "tuple" if isinstance(observation, spaces.Tuple) else kind
+    """Return the layout for environments of these spaces."""
+    kinds = {spaces.Dict: "dict", spaces.Tuple: "tuple"}
+    kind = next((name for kind, name in kinds.items() if isinstance(observation, kind)), "array")
     return Layout(n_envs, leaves_of(observation), kind, math.prod(action.shape or ()))
 
 
@@ -145,12 +145,7 @@ class Slots:
 
     def of_env(self, place: int, index: int) -> Observation:
         """Return the observation of one environment, as views."""
-        layout, arrays = self.layout, self.places[place]
-        if layout.kind == "dict":
-            return {key: array[index, ...] for key, array in arrays.items()}  # type: ignore[union-attr]
-        if layout.kind == "tuple":
-            return tuple(array[index, ...] for array in arrays)
-        return arrays[index, ...]  # type: ignore[call-overload]
+        return self.layout.assembled({key: array[index, ...] for key, array in parts_of(self.places[place]).items()})
 
     def give_back_terminal(self) -> None:
         """Free the pages of the terminal place; they read as zeros until they are written again."""
@@ -163,24 +158,23 @@ class Slots:
         for leaf in self.layout.leaves:
             arrays[leaf.key] = self._array(offset, (self.layout.n_envs, *leaf.shape), leaf.dtype)
             offset += _align(leaf.nbytes * self.layout.n_envs, ALIGNMENT)
-        if self.layout.kind == "dict":
-            return arrays
-        return tuple(arrays.values()) if self.layout.kind == "tuple" else arrays[None]
+        return self.layout.assembled(arrays)
 
     def _array(self, offset: int, shape: tuple[int, ...], dtype: str) -> np.ndarray:
         return np.ndarray(shape, dtype, buffer=self._map, offset=offset)
 
 
+def parts_of(observation: Observation) -> dict[Any, np.ndarray]:
+    """Return the arrays of an observation by key, as `Leaf` has them."""
+    if isinstance(observation, dict):
+        return observation
+    return dict(enumerate(observation)) if isinstance(observation, tuple) else {None: observation}
+
+
 def copy_into(target: Observation, observation: Any) -> None:
     """Write an observation over the views `target`, converting dtypes as assignment does (and as SB3 does)."""
-    if isinstance(target, np.ndarray):
-        target[...] = observation
-    elif isinstance(target, dict):
-        for key, array in target.items():
-            array[...] = observation[key]
-    else:
-        for array, part in zip(target, observation, strict=True):
-            array[...] = part
+    for key, array in parts_of(target).items():
+        array[...] = observation if key is None else observation[key]
 
 
 class ObservationForm:
@@ -219,13 +213,7 @@ class ObservationForm:
 
 def _problem(leaf: Leaf, observation: Any) -> str:
     if leaf.key is not None:
-        keys = (
-            list(observation)
-            if isinstance(observation, dict)
-            else range(len(observation))
-            if isinstance(observation, tuple)
-            else []
-        )
+        keys = list(parts_of(observation)) if isinstance(observation, dict | tuple) else []
         if leaf.key not in keys:
             return f"missing; it has {', '.join(map(repr, keys)) or f'no parts: it is a {type(observation).__name__}'}"
         observation = observation[leaf.key]
@@ -242,15 +230,6 @@ def _problem(leaf: Leaf, observation: Any) -> str:
         if found.dtype.kind in NUMBERS and np.array_equal(found.astype(dtype), found):
             return ""
     return f"of {found.dtype} with values that {dtype} of its space cannot hold"
-
-
-def copied(observation: Observation) -> Observation:
-    """Return an observation that shares no memory with the slots."""
-    if isinstance(observation, dict):
-        return {key: np.array(array) for key, array in observation.items()}
-    if isinstance(observation, tuple):
-        return tuple(np.array(array) for array in observation)
-    return np.array(observation)
 
 
 def anonymous_file(name: str) -> int:

@@ -20,7 +20,6 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import gymnasium as gym
@@ -43,17 +42,10 @@ from legroom.sharing.messages import (
     write_all,
 )
 from legroom.sharing.slots import Layout, Slots
-from legroom.sharing.worker_imports import TorchWatch, put_off_packages
+from legroom.sharing.worker_imports import put_off_packages
 
 WORDS_NBYTES = 1 << 16
-
-
-@dataclass(frozen=True)
-class Inherited:
-    """What a forked worker has from its template: all env functions, and who imported torch there."""
-
-    env_fns: Sequence[Callable[[], gym.Env[Any, Any]]]
-    watch: TorchWatch
+EnvFns = Sequence[Callable[[], gym.Env[Any, Any]]]
 
 
 def main() -> None:
@@ -65,9 +57,9 @@ def main() -> None:
 
 
 def run_worker(
-    fds: dict[str, int], parent: int, *, started_by_main_thread: bool, inherited: Inherited | None = None
+    fds: dict[str, int], parent: int, *, started_by_main_thread: bool, env_fns: EnvFns | None = None
 ) -> None:
-    """Be the worker of these descriptors, which dies with its parent process."""
+    """Be the worker of these descriptors, which dies with its parent process; a forked one has the functions."""
     for fd in fds.values():
         os.set_inheritable(fd, False)  # not for the environments' own processes
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which then closes its workers
@@ -76,9 +68,9 @@ def run_worker(
     answer_stack_signal()
     faulthandler.enable(words)  # a crash in native code leaves its Python stack behind
     sys.stderr = io.TextIOWrapper(_Remembering(words), errors="backslashreplace", write_through=True)
-    if inherited:
+    if env_fns is not None:
         np.random.seed()  # as a fresh interpreter has it; Python's own generator does so by itself
-    _Worker(fds, inherited).serve()
+    _Worker(fds, env_fns or ()).serve()
 
 
 def hold_lifeline(fd: int, trainer_pid: int, *, started_by_main_thread: bool) -> None:
@@ -125,17 +117,11 @@ class _Remembering(io.FileIO):
 class _Worker:
     """Answers requests. What a request is called here, `LeanVecEnv` calls it too."""
 
-    def __init__(self, fds: dict[str, int], inherited: Inherited | None) -> None:
-        self._fds = fds
-        self._env_fns = inherited.env_fns if inherited else ()
+    def __init__(self, fds: dict[str, int], env_fns: EnvFns) -> None:
+        self._fds, self._env_fns = fds, env_fns
         self._envs: list[HostedEnv] = []
         self._by_index: dict[int, HostedEnv] = {}
         self._at: HostedEnv | None = None  # whose turn it is, for failures
-        if inherited:
-            self._watch = inherited.watch
-        else:
-            self._watch = TorchWatch()
-            sys.meta_path.insert(0, self._watch)
         self._requests: dict[str, Callable[..., Any]] = {
             "build": self._build, "spaces": self._spaces, "attach": self._attach,
             "actions": self._set_actions, "reset": self._reset, "get_attr": self._get_attr, "has_attr": self._has_attr,
@@ -189,10 +175,10 @@ class _Worker:
                 return said
             answer = self._requests[name](*arguments)
             if not isinstance(answer, Reply):
-                answer = Reply(answer, notes=self._notes())
+                answer = Reply(answer)
             return pack_answer(answer)
         except Exception as wrong:
-            return pack_answer(Reply(failure=self._failure(wrong), notes=self._notes()))
+            return pack_answer(Reply(failure=self._failure(wrong)))
 
     def _failure(self, wrong: Exception) -> Failure:
         if self._is_fork:
@@ -200,10 +186,6 @@ class _Worker:
             _end(1)
         at = self._at
         return failure_of(wrong, at.index if at else None, at.steps if at else 0)
-
-    def _notes(self) -> tuple[str, ...]:
-        note = self._watch.take_note()
-        return (note,) if note else ()
 
     def _build(
         self,
@@ -227,9 +209,9 @@ class _Worker:
         self._by_index = {hosted.index: hosted for hosted in self._envs}
         return [f"{hosted.env.observation_space} and {hosted.env.action_space}" for hosted in self._envs]
 
-    def _spaces(self) -> tuple[gym.Space[Any], gym.Space[Any]]:
-        """Return the spaces themselves. Asked of one worker only: a Box holds four arrays of an observation's shape."""
-        return self._envs[0].env.observation_space, self._envs[0].env.action_space
+    def _spaces(self) -> tuple[gym.Space[Any], gym.Space[Any], bool]:
+        """Return the spaces (asked of one worker only: a Box holds four arrays of its shape), and if torch came."""
+        return self._envs[0].env.observation_space, self._envs[0].env.action_space, "torch" in sys.modules
 
     def _attach(self, layout: Layout) -> None:
         self._slots = Slots(layout, self._fds["shared"])
@@ -243,7 +225,7 @@ class _Worker:
 
     def _reset(self, slot: int, seeds: dict[int, Any], options: dict[int, Any]) -> Reply:
         resets = {each.index: each.reset(slot, seeds[each.index], options[each.index]) for each in self._turns(seeds)}
-        return Reply(resets=resets, notes=self._notes(), unlike=self._unlike())
+        return Reply(resets=resets, unlike=self._unlike())
 
     def _step(self, slot: int, given: dict[int, Any] | None) -> bytes:
         """Step every environment in turn; return the reply. Actions that are not given lie in shared memory."""
@@ -263,12 +245,12 @@ class _Worker:
                     infos[index] = info
                 if reset_info is not None:
                     resets[index] = reset_info
-            notes, unlike = self._notes(), self._unlike()
-            if infos or resets or notes or unlike:
-                return pack_answer(Reply(infos, resets, notes=notes, unlike=unlike))
+            unlike = self._unlike()
+            if infos or resets or unlike:
+                return pack_answer(Reply(infos, resets, unlike=unlike))
             return QUIET
         except Exception as wrong:
-            return pack_answer(Reply(failure=self._failure(wrong), notes=self._notes()))
+            return pack_answer(Reply(failure=self._failure(wrong)))
 
     def _unlike(self) -> dict[int, dict[str, Any]]:
         return {hosted.index: hosted.take_unlike() for hosted in self._envs if hosted.unlike}

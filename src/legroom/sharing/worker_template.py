@@ -42,8 +42,8 @@ import numpy as np
 
 import legroom.sharing.shared  # noqa: F401  for environments that share: imported here, it is imported once
 from legroom.machine.tree import give_back
-from legroom.sharing.worker import Inherited, hold_lifeline, register, run_worker
-from legroom.sharing.worker_imports import TorchWatch, put_off_packages
+from legroom.sharing.worker import EnvFns, hold_lifeline, register, run_worker
+from legroom.sharing.worker_imports import put_off_packages
 
 FDS = ("commands", "replies", "life", "words", "shared")  # of a worker, in the order in which they are sent
 MESSAGE_NBYTES = 4096
@@ -70,7 +70,7 @@ def main() -> None:
     trainer = socket.socket(fileno=fds["socket"])
     template = os.getpid()
     try:
-        inherited = _prepare(fds["functions"])
+        env_fns = _prepare(fds["functions"])
         if os.getpid() != template:  # forked by a module that was imported
             os._exit(0)
         trainer.send(json.dumps({"ready": True}).encode())
@@ -81,23 +81,17 @@ def main() -> None:
     except OSError:  # the trainer is gone
         os._exit(1)
     os.close(fds["life"])
-    run_worker(worker_fds, template, started_by_main_thread=True, inherited=inherited)
+    run_worker(worker_fds, template, started_by_main_thread=True, env_fns=env_fns)
 
 
-def _prepare(functions: int) -> Inherited:
-    """Import and unpickle what the workers need.
-
-    Raises:
-        _NotForkable: a process forked after that would not be what a fresh one is.
-    """
-    watch = TorchWatch()
-    sys.meta_path.insert(0, watch)
+def _prepare(functions: int) -> EnvFns:
+    """Import and unpickle what the workers need."""
     fds_before, generators_before = _foreign_fds(), _generators()
     try:
         with open(functions, "rb") as file:
             registered, modules = pickle.load(file)
             register(registered)
-            env_fns = pickle.load(file)
+            env_fns: EnvFns = pickle.load(file)
         for wanted in modules:
             with suppress(ImportError, AttributeError):  # the worker that makes the environment will say so
                 module, _, name = wanted.partition(":")
@@ -114,7 +108,7 @@ def _prepare(functions: int) -> Inherited:
         raise _NotForkable(f"a module of the env functions leaves {len(opened)} files or connections open")
     if _generators() - generators_before:
         raise _NotForkable("a module of the env functions, or one of them, holds a random generator")
-    return Inherited(env_fns, watch)
+    return env_fns
 
 
 def _let_prepare(env_fn: Any) -> None:

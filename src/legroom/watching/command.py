@@ -2,7 +2,6 @@
 
 What it writes to standard error passes through untouched while its end is kept for `explain`:
 
-- A regular file (`2> log`) is inherited as it is; its end is read from the file afterwards.
 - A terminal becomes a pseudo-terminal without any processing of its own, so that the command still finds a terminal
   there (colours, progress bars, its width) and every byte arrives as it was written.
 - Anything else becomes a pipe.
@@ -26,7 +25,6 @@ import fcntl
 import os
 import select
 import signal
-import stat
 import struct
 import termios
 import threading
@@ -45,7 +43,6 @@ _PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
 KEPT_BYTES = 256 << 10
 CHUNK = 1 << 16
 QUIET_S = 0.1  # after the command ended: nothing for so long means nothing more comes
-OWN_LINES = (b"legroom watch: ", b"legroom train: ")
 PASSED_ON = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 TAKEN = frozenset({*PASSED_ON, signal.SIGCHLD, signal.SIGWINCH})
 
@@ -149,14 +146,9 @@ class Relay:
         self.inside: int | None = None
         self._terminal = False
         self.outputs: tuple[int, ...] = ()
-        self._file_began: int | None = None
         try:
             about = os.fstat(2)
         except OSError:  # closed, and so it is for the command
-            return
-        self._file_began = about.st_size if stat.S_ISREG(about.st_mode) else None
-        if self._file_began is not None:
-            self.inside, self.outputs = (os.dup(2), (1,)) if both else (None, ())
             return
         self._terminal = os.isatty(2)
         if self._terminal:
@@ -192,7 +184,7 @@ class Relay:
             with suppress(OSError):
                 os.close(descriptor)  # type: ignore[arg-type]
         self._source = self.inside = None
-        return b"".join(self._chunks)[-KEPT_BYTES:] if self._file_began is None else _end_of_file(self._file_began)
+        return b"".join(self._chunks)[-KEPT_BYTES:]
 
     def _run(self) -> None:
         assert self._source is not None
@@ -245,15 +237,3 @@ def _is_same_as_stdout(about: os.stat_result) -> bool:
         return os.path.samestat(os.fstat(1), about)
     except OSError:  # it is closed
         return False
-
-
-def _end_of_file(began: int) -> bytes:
-    """Return the end of what was added to the file behind our standard error, without our own lines."""
-    try:
-        with open("/proc/self/fd/2", "rb") as file:  # noqa: PTH123  a descriptor, whatever its file is called by now
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(began if began <= size else 0, size - KEPT_BYTES))
-            written = file.read(KEPT_BYTES)
-    except OSError:  # it may be written but not read
-        return b""
-    return b"".join(line for line in written.splitlines(keepends=True) if not line.startswith(OWN_LINES))

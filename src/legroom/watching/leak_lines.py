@@ -2,9 +2,8 @@
 
 `find_lines` follows every allocation. The environment is stepped untracked first, so that what it keeps once (caches,
 modules) is there already. Then some thousand steps are tracked, and what they allocated and did not free is added up by
-the user's own line. memray sees C and Python allocations alike (the child runs with PYTHONMALLOC=malloc, so that every
-object is one of its own); tracemalloc, where memray is not installed, sees Python's and NumPy's. One live object of an
-environment is no leak, so a line counts only where it left something behind in both halves of the tracked steps.
+the user's own line; tracemalloc sees Python's objects and NumPy's arrays. One live object of an environment is no leak,
+so a line counts only where it left something behind in both halves of the tracked steps.
 Beside the lines, the lists, dicts, sets and deques that have more entries after either half are named by what refers to
 them: where the line allocates is often far from what keeps the object.
 
@@ -12,23 +11,22 @@ Python keeps freed dicts, tuples, lists and floats for the next that needs one; 
 did not allocate it, and the blame would go to the line that did. A full collection throws them away, so there is one
 after every tracked step.
 
-`find_c_lines` reads the allocator's own count at every line. A tracker replaces the allocator's functions where
-libraries import them; code that calls malloc by address (ctypes, some JIT compilers) is not seen that way. The count
-misses nothing, and its difference goes to the line that ran. What one line allocates and a later one frees shows on
-both, with opposite signs; the lines named are those that by themselves explain the growth which was measured before.
+`find_c_lines` reads the allocator's own count at every line, for what C code allocates by itself. The difference goes
+to the line that ran. What one line allocates and a later one frees shows on both, with opposite signs; the lines named
+are those that by themselves explain the growth which was measured before.
 """
 
 from __future__ import annotations
 
+import ast
 import gc
 import site
 import sys
 import sysconfig
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NamedTuple
@@ -61,20 +59,18 @@ Located = Callable[[Sequence[CodeLine]], CodeLine | None]
 
 
 def find_lines(
-    env: Any, built_from: dict[str, Any], folder: str, *, warm_up: int, steps: int, seed: int = SEED, tool: str = ""
+    env: Any, built_from: dict[str, Any], folder: str, *, warm_up: int, steps: int, seed: int = SEED
 ) -> dict[str, Any]:
     """Return `{"found_by", "lines", "kept_in"}`: lines that leave memory behind, largest first; what grew meanwhile.
 
     Args:
         warm_up: steps before anything is tracked.
         steps: tracked, in two halves.
-        tool: `memray` or `tracemalloc`; the better one that there is if left out.
 
     Raises:
         EnvError: the environment raised.
     """
-    tool = tool or ("memray" if find_spec("memray") is not None else "tracemalloc")
-    track, locate = {"memray": _memray, "tracemalloc": _tracemalloc}[tool], own_frame_of(env)
+    locate = own_frame_of(env)
     stepper = Stepper(env, seed=seed)
     stepper.advance(warm_up)
     gc.collect()
@@ -86,9 +82,9 @@ def find_lines(
     halves: list[Sizes] = []
     half = max(1, steps // 2)
     try:
-        for number in range(2):
+        for _ in range(2):
             sizes: Sizes = defaultdict(int)
-            with track(Path(folder, f"half-{number}.bin"), locate, sizes):
+            with _tracked(locate, sizes):
                 for _ in range(half):
                     stepper.advance(1)
                     gc.collect()
@@ -107,7 +103,7 @@ def find_lines(
         if min(sizes.get(frame, 0) for sizes in halves) / half >= LEAST_PER_STEP
     }
     lines = _ranked(per_step, MOST_LINES, LEAST_SHARE * max(per_step.values(), default=0.0))
-    return {"found_by": tool, "lines": lines, "kept_in": [*filter(None, named)][:MOST_CONTAINERS]}
+    return {"found_by": "tracemalloc", "lines": lines, "kept_in": [*filter(None, named)][:MOST_CONTAINERS]}
 
 
 def _name_of(container: Any, others: list[Any]) -> str:
@@ -121,7 +117,7 @@ def _name_of(container: Any, others: list[Any]) -> str:
         for owner in owners:
             attributes = {} if owner is others else getattr(owner, "__dict__", {})
             name = next((name for name, value in list(attributes.items()) if value is container), "")
-            if name and not type(owner).__module__.startswith(("legroom.watching", "memray")):
+            if name and not type(owner).__module__.startswith("legroom.watching"):
                 kept = owner.__name__ if isinstance(owner, type | ModuleType) else type(owner).__name__
                 return f"{kept}.{name} {what}"
     return ""
@@ -130,29 +126,30 @@ def _name_of(container: Any, others: list[Any]) -> str:
 def _ranked(per_step: dict[CodeLine, float], most: int, least: float) -> list[dict[str, Any]]:
     ranked = sorted(per_step.items(), key=lambda entry: -entry[1])[:most]
     return [
-        {"file": frame.file, "line": frame.line, "function": frame.function, "bytes_per_step": round(each, 2)}
+        {
+            "file": frame.file,
+            "line": frame.line,
+            "function": frame.function or _function_at(frame.file, frame.line),
+            "bytes_per_step": round(each, 2),
+        }
         for frame, each in ranked
         if each >= least
     ]
 
 
-@contextmanager
-def _memray(file: Path, locate: Located, into: Sizes) -> Iterator[None]:
-    """Track with memray and add up what is left by the user's line."""
-    memray = import_module("memray")
-    with memray.Tracker(destination=memray.FileDestination(str(file), overwrite=True)):
-        yield
-    with memray.FileReader(str(file)) as reader:
-        for record in reader.get_leaked_allocation_records(merge_threads=True):
-            frame = locate([CodeLine(*entry) for entry in record.stack_trace()])
-            if frame is not None:
-                into[frame] += record.size
-    file.unlink(missing_ok=True)
+def _function_at(file: str, line: int) -> str:
+    """Return the innermost function that a line stands in: tracemalloc does not tell."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    with suppress(OSError, SyntaxError, ValueError):
+        around = [each for each in ast.walk(ast.parse(Path(file).read_bytes())) if isinstance(each, kinds)]
+        around = [each for each in around if each.lineno <= line <= (each.end_lineno or 0)]
+        return max(around, key=lambda each: each.lineno).name if around else ""
+    return ""
 
 
 @contextmanager
-def _tracemalloc(file: Path, locate: Located, into: Sizes) -> Iterator[None]:
-    """Track with tracemalloc, the same way."""
+def _tracked(locate: Located, into: Sizes) -> Iterator[None]:
+    """Track with tracemalloc and add up what is left by the user's line."""
     tracemalloc = import_module("tracemalloc")
     tracemalloc.start(TRACEMALLOC_FRAMES)
     try:

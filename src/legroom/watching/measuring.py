@@ -258,9 +258,6 @@ def write_cprofile(
     """Step the environment under cProfile, write `file` for `pstats`, and return the steps taken.
 
     It slows every call down, so it is a pass of its own: nothing else is measured meanwhile.
-
-    Raises:
-        EnvError: the environment raised.
     """
     stepper, profiler = Stepper(env, seed=seed), import_module("cProfile").Profile()
     profiler.enable()

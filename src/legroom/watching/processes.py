@@ -5,9 +5,8 @@ The rule of roles, by what a process was started as, since nobody tells us:
 - *Workers* are the children of Python's multiprocessing (its spawn and forkserver command lines; a child that was
   forked and has the command line of its Python parent), of joblib and of Ray, and legroom's own light ones.
 - *Others* are helpers known by name: multiprocessing's resource tracker and the forkserver itself, Ray's servers.
-- Of the rest, those that have loaded torch, jax or TensorFlow are the *trainer* (several where a launcher starts
-  several). Where none has, it is the Python process with the most memory, else the root. The rest are others: shells,
-  launchers, compilers.
+- Of the rest, the Python process with the most memory, else the root, is the *trainer*, and so is what has at least
+  half of that (a launcher may start several). The rest are others: shells, launchers, compilers.
 """
 
 from __future__ import annotations
@@ -20,13 +19,12 @@ from legroom.model.trace import Role
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_HEAVY_LIBRARIES = (b"libtorch", b"jaxlib", b"libtensorflow", b"libjax")
 _HELPERS = (b"multiprocessing.resource_tracker", b"multiprocessing.semaphore_tracker", b"/raylet", b"/gcs_server",
             b"ray/dashboard", b"ray/_private", b"compile_worker")  # fmt: skip
 _WORKERS = (b"multiprocessing.spawn", b"--multiprocessing-fork", b"joblib.externals.loky", b"ray::",
             b"legroom.sharing.worker")  # fmt: skip
 _FORKSERVER = b"multiprocessing.forkserver"
-_LOOK_AGAIN_S = (0.3, 1.0, 3.0, 10.0, 30.0)  # after it was first seen: libraries are loaded after the start
+YOUNG_S = 3.0  # it may have been seen between fork and exec
 
 
 @dataclass(frozen=True)
@@ -97,12 +95,6 @@ def command_line(pid: int) -> bytes:
     return _read(f"{pid}/cmdline")
 
 
-def maps_heavy_library(pid: int) -> bool:
-    """Say whether a process has loaded torch, jax or the like; a millisecond or two."""
-    text = _read(f"{pid}/maps", 1 << 23)
-    return any(name in text for name in _HEAVY_LIBRARIES)
-
-
 def _read(name: str, most: int = 4096) -> bytes:
     """Return the beginning of a file of /proc, empty when it is gone; opening a Python file takes three times as
     long."""
@@ -128,8 +120,6 @@ class KnownProcess:
     parent: int
     command: bytes
     seen_s: float
-    heavy: bool = False
-    looks: int = 0
 
     @property
     def is_python(self) -> bool:
@@ -154,23 +144,16 @@ class Roles:
     def of(self, nbytes: Mapping[int, int], now_s: float) -> dict[int, Role]:
         """Return each process' role; `nbytes` decides between equals."""
         for pid in nbytes:
-            self._look_again(pid, now_s)
+            known = self._known[pid]
+            if now_s - known.seen_s < YOUNG_S:
+                known.command = command_line(pid) or known.command
         fixed = {pid: self._fixed(pid) for pid in nbytes}
         free = [pid for pid, role in fixed.items() if role is None]
-        trainers = {pid for pid in free if self._known[pid].heavy}
-        if not trainers and free:
-            python = [pid for pid in free if self._known[pid].is_python]
-            trainers = {max(python or [self._root if self._root in free else free[0]], key=lambda pid: nbytes[pid])}
+        python = [pid for pid in free if self._known[pid].is_python]
+        candidates = python or [self._root if self._root in free else pid for pid in free[:1]]
+        least = max((nbytes[pid] for pid in candidates), default=0) / 2
+        trainers = {pid for pid in candidates if nbytes[pid] >= least}
         return {pid: role or ("trainer" if pid in trainers else "others") for pid, role in fixed.items()}
-
-    def _look_again(self, pid: int, now_s: float) -> None:
-        known = self._known[pid]
-        if known.looks >= len(_LOOK_AGAIN_S) or now_s - known.seen_s < _LOOK_AGAIN_S[known.looks]:
-            return
-        known.looks += 1
-        known.command = command_line(pid) or known.command  # it may have been between fork and exec
-        if known.is_python and not known.heavy and self._fixed(pid) is None and len(self._known) > 1:
-            known.heavy = maps_heavy_library(pid)
 
     def _fixed(self, pid: int) -> Role | None:
         known = self._known[pid]

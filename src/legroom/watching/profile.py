@@ -1,6 +1,6 @@
 """Profile one environment: the entry for the command, for `legroom.profile` and for tests.
 
-Each part asks a fresh child process of its own (`profile_child`): whether memory grows, what an observation
+Each part asks a fresh child process of its own (`environments.env_child`): whether memory grows, what an observation
 costs (`observe`), what copies of it side by side cost (`measure_parallel`). Somebody else's environment may
 print, crash, hang, leak threads or take gigabytes: a process of its own keeps all that away from the caller and from
 the other parts, and what fails in one is said there.
@@ -31,7 +31,15 @@ from legroom.reading import read, run_from_dict
 from legroom.reading.user_files import is_file
 from legroom.reading.workload_options import split_overrides, with_options
 
-CHILD = "legroom.watching.profile_child"
+CHILD = "legroom.environments.env_child"
+TASKS = {
+    "leak": "legroom.watching.measuring:measure_leak",
+    "cprofile": "legroom.watching.measuring:write_cprofile",
+    "lines": "legroom.watching.leak_lines:find_lines",
+    "c_lines": "legroom.watching.leak_lines:find_c_lines",
+    "observation": "legroom.watching.observation:observe",
+    "parallel": "legroom.watching.side_by_side:measure_scaling",  # which makes its environments in further processes
+}
 RUN_FILE_SUFFIXES = (".yaml", ".yml")
 FRAMES, SNAPSHOT_INTERVAL = 1_000, 100
 BUILD_TIMEOUT_S, TIME_LIMIT_S = 60.0, 60.0
@@ -204,36 +212,34 @@ def env_task(run: Run) -> dict[str, Any]:
     }
 
 
-def ask_profile(
-    what: str, env: EnvTask, *, timeout_s: float, variables: Mapping[str, str] | None = None, **arguments: Any
-) -> dict[str, Any]:
-    """Return the answer of a fresh process to the task `what` (a name in `profile_child.TASKS`).
+def ask_profile(what: str, env: EnvTask, *, timeout_s: float, **arguments: Any) -> dict[str, Any]:
+    """Return the answer of a fresh process to the task `what` (a name in `TASKS`).
 
     Args:
         env: as `env_task` makes it.
         timeout_s: for all of it; the child is ended then.
-        variables: of its environment, besides ours.
         arguments: for the task, as plain data.
 
     Raises:
         BadInput: the environment cannot be built, raised, ended its process or took too long.
         MissingExtra: the child lacks a package.
     """
-    task = {"what": what, "env": {**env}, "arguments": arguments}
+    task = {"perform": TASKS[what], "build": what != "parallel", "env": {**env}, "arguments": arguments}
     try:
-        child = ask_child(
-            CHILD, task, kind="profile", timeout_s=timeout_s, path=env["path"], environment=variables
-        )  # fmt: skip
+        child = ask_child(CHILD, task, kind="profile", timeout_s=timeout_s, path=env["path"])
     except (TypeError, ValueError) as wrong:
         raise BadInput(f"the arguments of env {env['id']!r} are not plain data: {wrong}") from wrong
     answer = child.data
+    if answer is None and child.how.endswith("No module named 'gymnasium'"):
+        raise MissingExtra("profile", "gymnasium", what="legroom profile")
     if answer is None:
         fate = "was not done" if child.timed_out else "ended its process"
         raise BadInput(f"env {env['id']!r} {fate} {child.how}")
-    if "missing" in answer:
-        raise MissingExtra("profile", answer["missing"], what="legroom profile")
     if "error" in answer:
-        raise BadInput(answer["error"], hint=answer.get("hint", ""))
+        text, name = answer["error"], repr(env["id"])
+        raise BadInput(
+            text if name in text or text.startswith("env ") else f"env {name}: {text}", hint=answer.get("hint", "")
+        )
     return answer
 
 
@@ -267,11 +273,7 @@ def measure_parallel(task: EnvTask, counts: Sequence[int], *, each: int = 0, see
 def write_cprofile(
     env: str, file: Path, frames: int = FRAMES, *, seed: int = SEED, overrides: Sequence[tuple[str, str]] = ()
 ) -> None:
-    """Step the environment under Python's own profiler, in a pass of its own, and write what `pstats` reads.
-
-    Raises:
-        BadInput: as `profile`.
-    """
+    """Step the environment under Python's own profiler, in a pass of its own, and write what `pstats` reads."""
     timeout_s = min(BUILD_TIMEOUT_S + SLOWEST_STEP_S * frames, LONGEST_S)
     task = env_task(find_run(env, overrides))
     ask_profile("cprofile", task, timeout_s=timeout_s, file=str(file.absolute()), steps=frames, seed=seed)
@@ -287,8 +289,7 @@ def as_leak(measured: Mapping[str, Any]) -> EnvLeak:
 def _with_lines(leak: EnvLeak, env: EnvTask, measured: Mapping[str, Any], *, frames: int, seed: int) -> EnvLeak:
     """Return the leak with its lines, largest first, what keeps it, what found them, and why where none was.
 
-    What the tracker does not see of growing C memory (it follows calls that go through a library's import table, not
-    those by address, as of ctypes) is looked for line by line.
+    What the tracker does not see of growing C memory is looked for line by line.
     """
     affordable = int(STEPPING_S * measured["steps_per_s"] / SLOWDOWN)
     wanted = max(TRACKED_STEPS, int(EPISODES * measured["steps"] / max(measured["episodes"], 1)))
@@ -297,15 +298,13 @@ def _with_lines(leak: EnvLeak, env: EnvTask, measured: Mapping[str, Any], *, fra
     growing = measured["malloc_per_step"]
     lines: list[LeakLine] = []
     tools, kept_in, why = [], tuple[str, ...](), ""
-    searches: list[tuple[str, dict[str, str], dict[str, float]]] = [
-        ("lines", {"PYTHONMALLOC": "malloc"}, {}), ("c_lines", {}, {"expected": growing}),
-    ]  # fmt: skip
-    for what, variables, more in searches:
+    searches: list[tuple[str, dict[str, float]]] = [("lines", {}), ("c_lines", {"expected": growing})]
+    for what, more in searches:
         if what == "c_lines" and sum(line.bytes_per_step for line in lines) >= SEEN_SHARE * growing:
             break
         how: dict[str, Any] = {"warm_up": warm_up, "steps": steps, "seed": seed, **more}
         try:
-            answer = ask_profile(what, env, timeout_s=BUILD_TIMEOUT_S + TRACKING_S, variables=variables, **how)
+            answer = ask_profile(what, env, timeout_s=BUILD_TIMEOUT_S + TRACKING_S, **how)
         except LegroomError as failed:
             why = f"the lines could not be found: {failed}"
             continue

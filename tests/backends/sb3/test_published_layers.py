@@ -10,7 +10,7 @@ from torch import nn
 
 from legroom.backends.sb3.bill.net_arithmetic import count_parameters
 from legroom.backends.sb3.constructor_calls import run_from_call
-from legroom.backends.sb3.source_layers import find_extractor, is_headless
+from legroom.backends.sb3.published_layers import find_extractor, is_headless
 from legroom.errors import BadInput
 from legroom.extend import convolutions
 

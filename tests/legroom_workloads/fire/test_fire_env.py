@@ -10,7 +10,6 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from legroom.errors import BadInput
-from legroom_workloads.fire.choosing import cells_of, top_cells
 from legroom_workloads.fire.env import FireEnv
 from legroom_workloads.fire.observation import CHANNELS, unpack
 
@@ -54,13 +53,6 @@ def test_rewards_add_up_to_the_share_of_the_raster_that_was_saved():
     assert not last["after"][last["breaks"]].any()
 
 
-def test_breaks_over_all_that_burns_leave_nothing_to_burn():
-    env = make(budget=400, breaks_per_step=400)
-    _, reward, terminated, _, info = (env.reset(seed=1), env.step(np.zeros(400)))[1]
-    assert terminated and info["burned"] == 0
-    assert reward == pytest.approx(info["burned_before"] / 400)
-
-
 def test_cells_that_are_not_allowed_cost_budget_and_change_nothing():
     env = make()
     env.reset(seed=3)
@@ -82,30 +74,6 @@ def test_the_mask_allows_what_burns_and_is_no_break_yet():
     assert not env.action_masks()[:10].any()
 
 
-def test_values_choose_the_highest_allowed_cells():
-    mask = np.array([True, False, True, True, True])
-    assert top_cells(np.array([1.0, 9.0, 3.0, 3.0, 2.0]), mask, 3).tolist() == [2, 3, 4]
-    assert top_cells(np.zeros(5), mask, 9).tolist() == [0, 2, 3, 4]
-    assert cells_of(np.array([4, 0]), mask, 3).tolist() == [4, 0]
-    for action, message in (
-        (np.array([np.nan] * 5), "not a number"), (np.zeros(4), "4 values for 5 cells"),
-        ([5], "cell 5"), ([-1], "cell -1"), ([0, 1, 2, 3], "an action of 4"), (["a"], "an action of"),
-    ):  # fmt: skip
-        with pytest.raises(BadInput, match=message):
-            cells_of(action, mask, 3)
-
-
-def test_a_break_is_seen_in_fuel_and_fire_lines_and_not_in_the_slope():
-    env = make()
-    before, _ = env.reset(seed=5)
-    after = env.step(np.random.default_rng(0).random(400))[0]
-    changed = (before != after).any(axis=(1, 2))
-    assert changed[[3, 4, 5, 6, 7]].all() and not changed[:3].any()
-    assert (after[3][env.breaks] == np.float32(99) * np.float32(1 / 204)).all()
-    assert not after[4:, env.breaks].any()
-    assert (before[:, ~env.breaks] == after[:, ~env.breaks]).all()
-
-
 def test_packed_observations_are_13_bytes_per_cell_and_exact():
     env = make()
     play(env, seed=2)
@@ -113,14 +81,6 @@ def test_packed_observations_are_13_bytes_per_cell_and_exact():
     assert sum(layer.nbytes for layer in packed.values()) == 13 * 400
     assert list(packed) == list(CHANNELS)
     assert unpack(packed).tobytes() == env.observe().tobytes()
-
-
-def test_observations_stay_as_they_were():
-    env = make()
-    first, _ = env.reset(seed=0)
-    kept = first.copy()
-    env.step(np.arange(10))
-    assert (first == kept).all()
 
 
 def test_bound_to_slots_it_writes_there_and_nowhere_else():
@@ -166,22 +126,6 @@ def test_a_state_of_something_else_is_refused():
             env.set_state(state)
 
 
-def test_wind_pushes_the_fire_lines():
-    east = make(wind_from_deg=270.0).reset(seed=0, options={"raster": 1})[0]
-    calm = make(wind_km_h=0.0).reset(seed=0, options={"raster": 1})[0]
-    assert east[5].mean() > calm[5].mean()
-    assert east[5].mean() > east[7].mean()  # to the east, not to the west
-
-
-def test_nothing_burns_in_the_wet_and_the_episode_is_over_at_once():
-    wet = dict(dead_1h=0.6, dead_10h=0.6, dead_100h=0.6, live_herb=3.0, live_woody=3.0)
-    env = make(moisture=wet)
-    env.reset(seed=0)
-    assert not env.action_masks().any()
-    _, reward, terminated, _, info = env.step(np.zeros(400))
-    assert reward == 0 and terminated and info["burned_before"] == 0
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -202,19 +146,6 @@ def test_nothing_burns_in_the_wet_and_the_episode_is_over_at_once():
 def test_arguments_that_cannot_be(arguments, message):
     with pytest.raises(BadInput, match=message):
         make(**arguments)
-
-
-def test_a_landscape_that_is_not_there():
-    with pytest.raises(BadInput, match=r"raster 4 .0 to 3."):
-        make().reset(options={"raster": 4})
-
-
-def test_the_picture_shows_breaks_white():
-    env = make(render_mode="rgb_array")
-    env.reset(seed=0)
-    env.step(np.zeros(400))
-    picture = env.render()
-    assert picture.shape == (160, 160, 3) and (picture[::8, ::8][env.breaks] == 255).all()
 
 
 def test_a_worker_needs_neither_torch_nor_rasterio():

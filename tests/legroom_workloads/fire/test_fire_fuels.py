@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from legroom.errors import BadInput
-from legroom_workloads.fire.fuels import burnable, check_codes, fuel_models
+from legroom_workloads.fire.fuels import check_codes, fuel_models
 
 # Scott & Burgan (2005): characteristic surface area to volume [1/ft], packing ratio. That of GS4 is not given here: the
 # value at hand does not agree with its row, on which two other implementations agree with ours.
@@ -41,21 +41,6 @@ def test_published_characteristics_follow_from_the_row(name):
     ours = sum(a * s for a, s in zip(dead + live, model.sav_per_ft, strict=True)) / surface
     assert sav is None or ours == pytest.approx(sav, abs=1.0)
     assert sum(model.loads_lb_ft2) / 32 / model.depth_ft == pytest.approx(packing, abs=1.0e-5)
-
-
-def test_the_models_with_grass_that_cures_are_the_17_dynamic_ones():
-    dynamic = {model.name for model in fuel_models().values() if model.dynamic}
-    grass = {f"GR{i}" for i in range(1, 10)} | {f"GS{i}" for i in range(1, 5)}
-    assert dynamic == grass | {"SH1", "SH9", "TU1", "TU3"}
-
-
-def test_heat_is_8000_but_for_gr6():
-    assert {m.name: m.heat_btu_lb for m in fuel_models().values() if m.heat_btu_lb != 8000} == {"GR6": 9000}
-
-
-def test_water_and_rock_do_not_burn():
-    codes = np.array([1, 13, 91, 98, 99, 101, 204])
-    assert burnable(codes).tolist() == [True, True, False, False, False, True, True]
 
 
 @pytest.mark.parametrize("code", [0, 14, 90, 100, 110, 205, 255, 256, -9999, 32767])

@@ -47,13 +47,6 @@ def test_a_folder_of_geotiffs_one_geotiff_and_ascii_grids_are_the_same_tile(fold
         np.testing.assert_array_equal(tile.layers, TILE.layers)
 
 
-def test_layers_that_spread_does_not_need_may_be_missing(folder):
-    for layer in ("cbd", "cbh", "ch", "dem"):
-        (folder / f"US_220_{layer}.tif").unlink()
-    tile = read_tile(folder)
-    assert not tile["dem"].any() and (tile["fbfm40"] == TILE["fbfm40"]).all()
-
-
 @pytest.fixture
 def by_layer(tmp_path):
     """Tiles 2, 10 and 11 as the original project downloads them: a folder per layer, and other folders beside them."""
@@ -78,18 +71,6 @@ def test_a_folder_per_layer_is_as_many_tiles_as_it_has_files(by_layer):
         np.testing.assert_array_equal(tile.layers, generate(number, (9, 12)).layers)
     found = from_files(by_layer)
     assert (len(found), found.cell_m) == (3, 30.0)
-
-
-def test_a_tile_without_one_of_its_layers_is_named(by_layer):
-    (by_layer / "cc" / "cropped_raster_10_cc.tif").unlink()
-    with pytest.raises(BadInput, match=r"cropped_raster_10: no layer cc"):
-        from_files(by_layer)
-
-
-def test_two_files_for_one_layer_of_a_tile_are_refused(by_layer):
-    write_ascii(by_layer / "slp" / "cropped_raster_2_slp.asc", TILE["slp"], cell_m=30.0)
-    with pytest.raises(BadInput, match=r"two files for slp of cropped_raster_2: .*asc and .*tif"):
-        tile_paths(by_layer)
 
 
 def spoil(folder, layer, change, **form):
@@ -143,46 +124,7 @@ def test_files_that_are_not_there_or_not_geotiff(folder, tmp_path):
         read_tile(folder)
 
 
-def test_bands_without_a_name_are_not_guessed(tmp_path):
-    write_layer(tmp_path / "tile.tif", TILE["slp"])
-    with pytest.raises(BadInput, match="band 1 is called None"):
-        read_tile(tmp_path / "tile.tif")
-
-
-def test_aspect_360_is_north_and_fractions_of_degrees_are_rounded(folder):
-    spoil(folder, "asp", lambda v: np.full(v.shape, 359.7, np.float32))
-    assert (read_tile(folder)["asp"] == 0).all()
-
-
-def test_a_folder_of_tiles_is_read_in_the_order_of_names(tmp_path):
-    for seed in (5, 4):
-        write_tile(tmp_path / f"b{seed}.tif", generate(seed, (9, 12)))
-    assert [path.name for path in tile_paths(tmp_path)] == ["b4.tif", "b5.tif"]
-    layers = from_files(tmp_path).layers
-    assert (layers[1] == generate(5, (9, 12)).layers).all()
-    assert not layers.flags.writeable
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    with pytest.raises(BadInput, match="no tiles"):
-        tile_paths(empty)
-
-
-def test_tiles_of_differing_shape_do_not_mix(tmp_path):
-    write_tile(tmp_path / "a.tif", TILE)
-    write_tile(tmp_path / "b.tif", generate(1, (9, 13)))
-    with pytest.raises(BadInput, match=r"b.tif: 9x13 cells, where a has 9x12"):
-        from_files(tmp_path)
-
-
 ASCII = "ncols 3\nnrows 2\nxllcorner 0\nyllcorner 0\ncellsize 30\nNODATA_value -1\n1 2 3\n4 -1 6\n"
-
-
-def test_an_ascii_grid_by_hand(tmp_path):
-    path = tmp_path / "slp.asc"
-    path.write_text(ASCII)
-    grid = read_ascii(path)
-    assert grid.values.tolist() == [[1, 2, 3], [4, -1, 6]] and grid.cell_m == 30
-    assert grid.missing.tolist() == [[False] * 3, [False, True, False]]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from legroom.errors import BadInput
 from legroom_workloads.fire.fuels import fuel_models
-from legroom_workloads.fire.rothermel import Moisture, fire_bed, spread_rate
+from legroom_workloads.fire.rothermel import spread_rate
 
 DRY = dict(dead_1h=0.06, dead_10h=0.07, dead_100h=0.08, live_herb=0.60, live_woody=0.90)
 VERY_DRY = dict(dead_1h=0.03, dead_10h=0.04, dead_100h=0.05, live_herb=0.30, live_woody=0.60)
@@ -150,20 +150,6 @@ def test_andersons_rates_of_5_and_7_do_not_follow_from_his_own_table(
     assert exchanged * ft_min_to_ch_h == pytest.approx(printed, rel=0.025)
 
 
-@pytest.mark.parametrize("code", range(91, 100))
-def test_what_does_not_burn_has_rate_0(code):
-    assert spread_rate(code, **DRY, wind_midflame_m_min=300.0, slope_rise_run=1.0) == 0.0
-
-
-@pytest.mark.parametrize("code", [1, 8, 12, 181, 204])
-def test_at_the_moisture_of_extinction_dead_fuel_does_not_burn(code):
-    wet = fuel_models()[code].extinction
-    for beyond in (1.0, 1.001, 3.0):
-        moisture = DRY | dict.fromkeys(("dead_1h", "dead_10h", "dead_100h"), wet * beyond)
-        rate = spread_rate(code, **moisture, wind_midflame_m_min=100.0, slope_rise_run=0.0)
-        assert rate == pytest.approx(0, abs=1e-9) and (beyond == 1.0 or rate == 0.0)
-
-
 @pytest.mark.parametrize("code", fuel_models())
 def test_more_wind_and_steeper_slopes_are_never_slower(code):
     by_wind = [spread_rate(code, **DRY, wind_midflame_m_min=w, slope_rise_run=0.2) for w in (0, 20, 80, 200, 800)]
@@ -179,33 +165,6 @@ def test_wetter_dead_fuel_is_never_faster():
             for m in np.linspace(0.02, 0.5, 13)
         ]
         assert all(a >= b - 1e-12 for a, b in pairwise(rates)), code
-
-
-def test_cured_grass_runs_and_green_grass_stands():
-    def rate(herb):
-        return spread_rate(104, **DRY | dict(live_herb=herb), wind_midflame_m_min=100, slope_rise_run=0)
-
-    assert rate(0.30) == rate(0.10) > rate(0.60) > rate(0.90) > rate(1.20)
-    assert rate(0.30) > 5 * rate(1.20)
-
-
-def test_herb_moisture_of_a_dynamic_model_without_herbs_does_not_matter():
-    rates = {spread_rate(145, **DRY | dict(live_herb=h), wind_midflame_m_min=50, slope_rise_run=0) for h in (0.3, 2)}
-    assert len(rates) == 1
-
-
-def test_a_raster_burns_like_its_cells():
-    codes = np.array([[1, 101, 98], [145, 204, 101]], np.uint8)
-    bed = fire_bed(codes, Moisture(**DRY))
-    rates = bed.rate_ft_min * (1 + bed.wind_factor(90.0 * sqrt(1.09)) + bed.slope_factor(0.3)) * 0.3048
-    for place, code in np.ndenumerate(codes):
-        one = spread_rate(int(code), **DRY, wind_midflame_m_min=90.0, slope_rise_run=0.3)
-        assert rates[place] == pytest.approx(one, rel=1e-12)
-
-
-def test_effective_wind_undoes_the_wind_factor():
-    bed = fire_bed(np.array([1, 98, 145]), Moisture())
-    assert bed.wind_m_min_of(bed.wind_factor(77.0)).tolist() == pytest.approx([77.0, 0.0, 77.0])
 
 
 @pytest.mark.parametrize(

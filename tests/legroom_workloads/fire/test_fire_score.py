@@ -7,7 +7,6 @@ import pytest
 
 from legroom_workloads.fire import score
 from legroom_workloads.fire.env import FireEnv
-from legroom_workloads.fire.heuristic import anywhere, betweenness, lines
 from legroom_workloads.fire.score import score_policy
 
 SMALL = dict(grid=(20, 20), rasters=4, sims=6, budget=30, breaks_per_step=10)
@@ -16,39 +15,6 @@ SMALL = dict(grid=(20, 20), rasters=4, sims=6, budget=30, breaks_per_step=10)
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
-@pytest.mark.parametrize("make", [anywhere, lines, betweenness])
-def test_a_player_names_different_cells_that_may_be_cut(make):
-    env = FireEnv(**SMALL)
-    env.reset(seed=3)
-    cells = make(env, np.random.default_rng(0))()
-    assert len(set(cells.tolist())) == 10 and env.action_masks()[cells].all()
-
-
-def test_betweenness_computed_once_keeps_to_its_first_order_and_otherwise_looks_again():
-    env = FireEnv(**SMALL)
-    orders = {}
-    for every_step in (False, True):
-        env.reset(seed=3)
-        player = betweenness(env, np.random.default_rng(0), every_step=every_step)
-        orders[every_step] = []
-        for _ in range(3):
-            orders[every_step].append(player())
-            env.step(orders[every_step][-1])
-    assert np.array_equal(orders[False][0], orders[True][0])  # nothing has been cut yet
-    assert not np.array_equal(orders[False][2], orders[True][2])
-
-
-def test_betweenness_does_not_see_where_the_fires_of_the_episode_start():
-    env = FireEnv(**SMALL)
-    chosen = []
-    for seed in (1, 2):  # other ignitions
-        env.reset(seed=seed)
-        state = env.get_state()
-        env.set_state({**state, "raster": 0, "wind_from_deg": 90.0})
-        chosen.append(betweenness(env, np.random.default_rng(0))())
-    assert np.array_equal(*chosen)
 
 
 def test_a_policy_that_is_one_of_the_players_is_neither_better_nor_worse_than_it(monkeypatch):
@@ -81,7 +47,3 @@ def test_the_landscapes_of_a_judgement_are_none_of_those_trained_on(monkeypatch)
     monkeypatch.setattr(score, "FireEnv", Watched)
     score_policy(lambda seen, _: np.zeros(seen[0].size), SMALL, 1)
     assert made[0]["first_raster"] == score.HELD_OUT_SEED > 100_000  # the most landscapes that a run can have
-
-
-def test_what_does_not_end_in_time_is_left_out():
-    assert score_policy(lambda seen, _: np.zeros(seen[0].size), SMALL, 5, time_limit_s=1e-9)["landscapes"] == 1

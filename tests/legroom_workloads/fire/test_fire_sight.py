@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -15,8 +14,7 @@ from legroom_workloads.fire.algorithms.set_policy import choosing_sets
 from legroom_workloads.fire.env import FireEnv
 from legroom_workloads.fire.exploring import line_cells
 from legroom_workloads.fire.line_policy import LinePolicy
-from legroom_workloads.fire.pictures import draw
-from legroom_workloads.fire.sight import SightNet, look, sights
+from legroom_workloads.fire.sight import SightNet, look
 
 
 @pytest.fixture(autouse=True)
@@ -36,32 +34,6 @@ def test_distances_go_to_the_next_stop_or_the_edge_and_runs_are_those_that_end_t
     distance, run = look(row("..##..."), row("..##..."))
     assert distance[0, 0, [0, 1, 4, 5, 6]].tolist() == [1, 2, 1, 2, 3]
     assert run[0, 0, [0, 1, 4, 5, 6]].tolist() == [0, 0, 2, 2, 2]  # the edge is no run
-
-
-def test_water_stops_the_fire_and_is_no_line():
-    distance, run = look(row(".#.."), row("...."))
-    assert distance[0, 0].tolist() == [1, 1, 1, 2]
-    assert run[0, 0].tolist() == [0, 0, 0, 0]
-
-
-def test_a_raster_that_is_turned_over_has_its_sights_turned_over():
-    env = make()
-    env.reset(seed=1)
-    env.step(np.arange(100, 110))
-    seen = torch.from_numpy(env.observe())[None]
-    turned = seen.transpose(2, 3)
-    straight, across = (sights(each).reshape(20, 20, -1) for each in (seen, turned))
-    half = (straight.shape[-1] - 7) // 2  # rows, then columns, after what a cell knows of itself
-    rows, columns = straight[..., 7 : 7 + half], across[..., 7 + half :]
-    assert torch.allclose(rows, columns.transpose(0, 1), atol=1e-6)
-
-
-def test_the_network_starts_with_all_cells_alike_and_takes_any_raster():
-    for edge in (20, 33):
-        space = gym.spaces.Box(0, np.inf, (8, edge, edge), np.float32)
-        values = SightNet(space)(torch.rand(2, 8, edge, edge))
-        assert values.shape == (2, edge * edge)
-        assert torch.allclose(values, values[:, :1].expand_as(values))
 
 
 def test_arithmetic_knows_the_network_that_a_trace_finds():
@@ -84,13 +56,6 @@ def test_lines_are_allowed_cells_in_a_row_that_go_on_where_the_last_one_ended():
     assert 0.2 < np.mean(goes_on) < 1.0  # mostly, and not always
 
 
-def test_lines_take_what_is_left_where_that_is_less():
-    free = np.zeros((4, 5), np.bool_)
-    free[1, 2] = free[3, 4] = True
-    assert sorted(line_cells(free, 10, np.random.default_rng(0)).tolist()) == [7, 19]
-    assert line_cells(~free & free, 10, np.random.default_rng(0)).size == 0
-
-
 @pytest.mark.parametrize("count", [1, 10])
 def test_a_policy_draws_lines_only_where_it_may_explore(count):
     env = make(breaks_per_step=count)
@@ -109,17 +74,6 @@ def test_a_policy_draws_lines_only_where_it_may_explore(count):
     assert not all(np.array_equal(tried[0], each) for each in tried)
     for action in (*best, *tried):
         assert env.action_space.contains(np.asarray(action, np.int64)[()]) and env.action_masks()[action].all()
-
-
-def test_the_picture_is_drawn_from_the_last_episode(tmp_path):
-    env = make()
-    draw(env, tmp_path / "nothing.png")
-    assert not (tmp_path / "nothing.png").exists()
-    env.reset(seed=0)
-    while not env.step(np.random.default_rng(0).random(400))[2]:
-        pass
-    draw(env, tmp_path / "after.png")
-    assert (tmp_path / "after.png").read_bytes()[:4] == b"\x89PNG"
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])

@@ -8,7 +8,6 @@ import math
 import numpy as np
 import pytest
 
-from legroom.errors import BadInput
 from legroom_workloads.fire.rothermel import Moisture, fire_bed, spread_rate
 from legroom_workloads.fire.spread import Ellipses, Landscape, ellipses, length_to_width
 
@@ -45,14 +44,6 @@ def test_the_head_runs_with_the_wind_at_the_head_rate_and_the_back_is_slow():
     assert arrival[0, 10] == pytest.approx(arrival[20, 10])
 
 
-@pytest.mark.parametrize(("to", "cell"), [(0.0, (0, 10)), (EAST, (10, 20)), (SOUTH, (20, 10)), (-EAST, (10, 0))])
-def test_fire_runs_upslope_and_downwind(to, cell):
-    for growth in (uniform(slope=0.5, up=to), uniform(wind=80.0, to=to)):
-        arrival = Landscape(growth).arrival_min(centre(), limit_min=1e9)[0]
-        edge = {place: arrival[place] for place in ((0, 10), (10, 20), (20, 10), (10, 0))}
-        assert min(edge, key=edge.get) == cell
-
-
 # pyretechnics' calc_surface_fire_behavior_max, without a wind limit: wind of 150 m/min to the north, a slope of 0.7
 # that faces this way; rate in m/min, direction of the head in degrees, eccentricity
 OBLIQUE = [
@@ -67,17 +58,6 @@ def test_wind_across_a_slope_is_that_of_a_peer(code, aspect, rate, direction, ec
     assert growth.head_m_min[0, 0] == pytest.approx(rate, rel=0.005)
     assert math.degrees(growth.direction_rad[0, 0]) == pytest.approx(direction, abs=0.1)
     assert growth.eccentricity[0, 0] == pytest.approx(eccentricity, abs=0.002)
-
-
-def test_wind_up_the_slope_is_the_contract_s_rate_and_wind_against_it_takes_away():
-    both = uniform(wind=60.0, to=EAST, slope=0.3, up=EAST).head_m_min[0, 0]
-    assert both == pytest.approx(spread_rate(102, **DRY, wind_midflame_m_min=60.0, slope_rise_run=0.3))
-    assert uniform(wind=60.0, to=-EAST, slope=0.3, up=EAST).head_m_min[0, 0] < both
-
-
-def test_crossing_wind_and_slope_spread_in_between():
-    growth = uniform(wind=60.0, to=0.0, slope=0.6, up=EAST)
-    assert 0 < growth.direction_rad[0, 0] < EAST
 
 
 def test_length_to_width_is_1_in_still_air_grows_and_has_a_limit():
@@ -111,21 +91,6 @@ def test_no_fire_crosses_a_break(wall, neighbours):
     bed, flat = fire_bed(codes, Moisture(**DRY)), np.zeros(codes.shape)
     river = ellipses(bed, wind_m_min=80.0, wind_to_rad=EAST, slope_rise_run=flat, upslope_rad=flat)
     assert (Landscape(river, neighbours=neighbours).burned(centre(), limit_min=1e9)[0] == burned).all()
-
-
-def test_an_ignition_in_water_or_on_a_break_burns_nothing_and_others_are_not_disturbed():
-    landscape = Landscape(uniform())
-    breaks = np.zeros((21, 21), bool)
-    breaks[0, 0] = True
-    burned = landscape.burned(np.array([0, 220, 0, 220]), breaks=breaks, limit_min=1e9)
-    assert burned.sum(axis=(1, 2)).tolist() == [0, 440, 0, 440]
-
-
-def test_nothing_burns_after_the_limit():
-    arrival = Landscape(uniform()).arrival_min(centre(), limit_min=1e9)
-    limited = Landscape(uniform()).arrival_min(centre(), limit_min=60.0)
-    assert (np.isfinite(limited) == (arrival <= 60.0)).all()
-    assert limited[np.isfinite(limited)].max() <= 60.0
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -171,33 +136,3 @@ def test_arrivals_are_those_of_a_plain_search(seed):
     number = np.array([start[0] * 12 + start[1]])
     ours = Landscape(growth, neighbours=16).arrival_min(number, breaks=breaks, limit_min=1e9)[0]
     np.testing.assert_allclose(ours, expected, rtol=1e-9)
-
-
-def test_only_8_or_16_neighbours():
-    with pytest.raises(BadInput, match="neighbours is 6"):
-        Landscape(uniform(), neighbours=6)
-
-
-def test_fire_beyond_a_cell_is_what_a_break_there_would_save_in_a_corridor():
-    codes = np.full((5, 7), 98)
-    codes[2] = 102  # one row burns, from its left end
-    bed, flat = fire_bed(codes, Moisture(**DRY)), np.zeros(codes.shape)
-    corridor = Landscape(
-        ellipses(bed, wind_m_min=0.0, wind_to_rad=0.0, slope_rise_run=flat, upslope_rad=flat), neighbours=16
-    )
-    beyond = corridor.burned_beyond(np.array([14, 14, 0]), limit_min=1e9)
-    assert beyond[2].tolist() == [14, 12, 10, 8, 6, 4, 2]
-    assert beyond.sum() == 56
-    breaks = np.zeros((5, 7), bool)
-    breaks[2, 3] = True
-    assert corridor.burned_beyond(np.array([14]), breaks=breaks, limit_min=1e9)[2].tolist() == [3, 2, 1, 0, 0, 0, 0]
-
-
-def test_the_place_with_the_most_fire_beyond_it_is_the_gap_in_a_wall():
-    breaks = np.zeros((21, 21), bool)
-    breaks[:, 12] = True
-    breaks[4, 12] = False
-    beyond = Landscape(uniform()).burned_beyond(np.array([210 + 2]), breaks=breaks, limit_min=1e9)
-    beyond[:, :12] = 0
-    assert np.unravel_index(beyond.argmax(), beyond.shape) == (4, 12)
-    assert beyond[4, 12] == 1 + 21 * 8

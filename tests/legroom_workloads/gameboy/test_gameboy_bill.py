@@ -3,19 +3,15 @@
 import pytest
 
 from legroom.backends.base import backend_of
-from legroom.checking.check import check
 from legroom.model.machine import Machine
 from legroom.model.verdict import Budget, fits
 from legroom.predicting.predict import add_up, gather_all
 from legroom.reading import read
-from legroom.rendering.findings_text import check_document
-from legroom.rendering.layout import draw
-from legroom.rendering.prediction_text import Prediction, prediction_document
+from legroom.rendering.prediction_text import Prediction
 from legroom.units import GIB
 
 MACHINE = Machine(32 * GIB, None, 32 * GIB, 0, GIB, cores=8, versions={"stable-baselines3": "2.9.2"})
 BUDGET = Budget(32 * GIB, 16 * GIB, ram_origin="given", vram_origin="given")
-SCREEN_LINES, SCREEN_WIDTH = 40, 100
 CONSTANTS = """\
 '''What a fighter's training is made of.'''
 import os
@@ -54,10 +50,6 @@ def bill(target, device="cpu", **options):
     footprint = add_up(run, evidence)
     free = add_up(backend_of(run).fitter.with_free_savings(run, evidence), evidence)
     return Prediction(run, footprint, free, BUDGET, fits(footprint, BUDGET))
-
-
-def lines(parts):
-    return draw(parts, width=SCREEN_WIDTH, colour=False).splitlines()
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -100,21 +92,3 @@ def test_the_fitted_run_learns_the_same_in_a_quarter_of_the_memory():
     assert fitted_on_gpu.high < 4 * GIB < on_gpu.low
     stored = {item.name: item.nbytes for item in fitted.footprint.items}["rollout.observations"]
     assert stored == 300_000_000
-
-
-@pytest.mark.parametrize("name", ["gameboy:default", "gameboy:fitted", "constants"])
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_bill_is_one_screen(name, device, constants):
-    like = {"like": "gameboy:default"} if name == "constants" else {}
-    shown = bill(constants if name == "constants" else name, device, **like)
-    assert len(lines(prediction_document(shown))) <= SCREEN_LINES
-    everything = lines(prediction_document(shown, everything=True))
-    assert not any("…" in line for line in everything)
-
-
-@pytest.mark.parametrize("name", ["gameboy:default", "gameboy:fitted", "constants"])
-def test_a_check_is_one_screen(name, constants):
-    like = {"like": "gameboy:default"} if name == "constants" else {}
-    budget = Budget(32 * GIB, None, ram_origin="given")
-    found = check([str(constants) if name == "constants" else name], machine=MACHINE, budget=budget, **like)
-    assert len(lines(check_document(found, budget))) <= SCREEN_LINES

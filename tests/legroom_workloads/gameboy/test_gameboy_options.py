@@ -3,7 +3,6 @@
 import pytest
 
 from legroom.cli.main import main
-from legroom.errors import BadInput
 from legroom.reading import read
 from legroom.reading.workload_options import with_options
 from legroom_workloads.gameboy.build_rom import fighter_rom
@@ -36,22 +35,6 @@ def test_the_game_goes_into_the_run_and_its_actions_into_the_spaces(game):
     env = GameBoyEnv(**run.env.kwargs)
     assert env.action_space.n == 5 and env.observation_space.shape == (144, 160, 3)
     env.close()
-
-
-def test_what_a_run_says_beside_it_stays(game):
-    rom, cartridge = game
-    run = with_game(read("gameboy:learn", overrides=[("env.kwargs.data", "old.gb")]), rom, cartridge)
-    assert run.env.kwargs["grey"] is True and run.env.kwargs["rom"] == str(rom) and "data" not in run.env.kwargs
-
-
-def test_rewards_of_ones_own_need_no_rom(game):
-    run = with_game(read("gameboy:learn"), None, game[1])
-    assert run.env.kwargs["cartridge"] == str(game[1]) and "rom" not in run.env.kwargs
-
-
-def test_no_option_changes_nothing():
-    run = read("mine:full")
-    assert with_game(run, None, None) is run
 
 
 def test_a_relative_path_still_means_the_same_file_elsewhere(game, monkeypatch):
@@ -89,10 +72,3 @@ def test_a_mistake_is_one_line_before_anything_is_made(game, command, rom, cartr
         main([command, "gameboy", *options])
     said = capsys.readouterr().err
     assert end.value.code == 2 and said.count("\n") == 1 and message in said
-
-
-def test_a_run_that_plays_no_game_boy_says_so(game):
-    with pytest.raises(BadInput, match="--rom is an option of gameboy, which mine:full does not belong to"):
-        with_game(read("mine:full"), *game)
-    with pytest.raises(BadInput, match="--cartridge is an option of gameboy, which mine:full does not belong to"):
-        with_game(read("mine:full"), None, game[1])

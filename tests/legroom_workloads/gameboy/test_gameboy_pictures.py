@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from cli.in_process import legroom
-from legroom.errors import BadInput
 from legroom_workloads.gameboy.env import GameBoyEnv
-from legroom_workloads.gameboy.pictures import draw, frames_of
+from legroom_workloads.gameboy.pictures import frames_of
 
 
 def play(env: GameBoyEnv, seed: int, most: int | None = None) -> np.ndarray | None:
@@ -37,19 +35,6 @@ def test_a_round_played_again_shows_the_same_screens() -> None:
     assert shown[-1][0] == env.last_episode["frames"] and shown[0][2]["player_health"] == 48
 
 
-def test_after_a_resume_the_rest_of_the_round_is_drawn() -> None:
-    env, other = GameBoyEnv(render_mode="rgb_array"), GameBoyEnv(render_mode="rgb_array")
-    env.reset(seed=5)
-    play(env, 1, 20)
-    other.reset(seed=6)
-    other.set_state(env.get_state())
-    ended = play(env, 2)
-    np.testing.assert_array_equal(play(other, 2), ended)
-    shown = frames_of(other.last_episode)
-    assert shown[0][0] == 20 * 4
-    np.testing.assert_array_equal(shown[-1][1], ended)
-
-
 def test_a_training_leaves_pictures(tmp_path) -> None:
     done = legroom(
         *("train", "gameboy:learn", "--timesteps", 2048, "--visualization", "--out", tmp_path / "out"),
@@ -59,15 +44,3 @@ def test_a_training_leaves_pictures(tmp_path) -> None:
     assert "nothing will be drawn" not in done.stdout + done.stderr
     pictures = list((tmp_path / "out/pictures").glob("*.png"))
     assert pictures and all(min(Image.open(picture).size) > 300 for picture in pictures)
-
-
-def test_what_cannot_be_drawn_is_said(tmp_path) -> None:
-    env = GameBoyEnv()
-    env.reset(seed=5)
-    draw(env, tmp_path / "none.png")
-    assert not (tmp_path / "none.png").exists()  # no round has ended
-    play(env, 0)
-    with pytest.raises(BadInput, match=r"cannot draw film\.mp4 .*\.png"):
-        draw(env, tmp_path / "film.mp4")
-    with pytest.raises(BadInput, match="cannot write the picture"):
-        draw(env, tmp_path / "nowhere" / "one.png")

@@ -2,23 +2,18 @@
 
 import subprocess
 import sys
-import time
 import warnings
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
 from legroom.errors import BadInput
 from legroom.sharing.env_state import capture, restore
-from legroom_workloads.ninja import EnvironmentConfig, NinjaEnv, RenderConfig, create_environment, generate, write_map
-from legroom_workloads.ninja.entity_states import write_entity_states
-from legroom_workloads.ninja.game import Game
+from legroom_workloads.ninja import NinjaEnv, generate, write_map
 from legroom_workloads.ninja.game_state import NAMES
 from legroom_workloads.ninja.level import Level, centre
-from legroom_workloads.ninja.score import score_policy
-from legroom_workloads.ninja.tiles import COLUMNS, HEIGHT, ROWS, TILE
+from legroom_workloads.ninja.tiles import COLUMNS, ROWS, TILE
 
 SMALL = {"level_size": "small", "levels": 3, "share": False}
 VECTOR = {**SMALL, "observation": "vector"}
@@ -74,12 +69,6 @@ def test_the_observation_has_the_sizes_of_the_document():
     }
 
 
-def test_keys_can_be_left_out():
-    env = NinjaEnv(**SMALL, global_view=False, game_state=None, entity_states="counts")
-    observation, _ = env.reset(seed=0)
-    assert list(observation) == ["player_frame", "entity_states"] and observation["entity_states"].shape == (4,)
-
-
 def test_game_state_says_where_the_ninja_and_its_goals_are():
     env = NinjaEnv(**SMALL)
     env.use_level(corridor())
@@ -92,42 +81,12 @@ def test_game_state_says_where_the_ninja_and_its_goals_are():
     assert state["goal_dx"] == state["exit_dx"] and state["switch_on"] == 1
 
 
-def test_entity_states_list_the_live_mines_and_nothing_else():
-    level = generate(2, "large", 1.0)
-    game = Game(level)
-    full, compact, counts = np.full(769, 9.0), np.full(49, 9.0), np.full(4, 9.0)
-    for kind, out in (("full", full), ("compact", compact), ("counts", counts)):
-        write_entity_states(game, kind, out)
-    live, rows = len(level.mines), full[1:].reshape(128, 6)
-    assert full[0] == compact[0] == counts[0] == live / 128
-    assert np.allclose(rows[:live, :2] * (1056, HEIGHT), level.mines, atol=1e-3)
-    assert (rows[:live, 5] == 1).all() and not rows[live:].any()
-    distances = compact[1:].reshape(16, 3)[:, 2]
-    assert (np.diff(distances) >= 0).all() and distances[0] == pytest.approx(rows[:live, 4].min())
-    assert counts.tolist() == [live / 128, 0.0, 1.0, 0.0]
-
-
 def test_observations_handed_out_stay_as_they_are():
     env = NinjaEnv(**EVERYTHING)
     kept = [env.reset(seed=1)[0]] + [env.step(5)[0] for _ in range(20)]
     bytes_then = [flat(each) for each in kept]
     play(env, np.random.default_rng(0), 200)
     assert [flat(each) for each in kept] == bytes_then
-
-
-def test_without_copies_the_same_arrays_come_back():
-    env = NinjaEnv(**EVERYTHING, copy=False)
-    first, _ = env.reset(seed=1)
-    second = env.step(2)[0]
-    assert all(np.shares_memory(first[key], second[key]) for key in first)
-    assert play(env, np.random.default_rng(1), 100) == play(_copying(env), np.random.default_rng(1), 100)
-
-
-def _copying(env):
-    other = NinjaEnv(**EVERYTHING)
-    other.reset(seed=1)
-    other.step(2)
-    return other
 
 
 def test_bound_slots_take_turns():
@@ -161,19 +120,6 @@ def test_the_rewards_of_a_corridor_by_hand():
     assert rewards[0] == pytest.approx(-0.01 / 60) and rewards[-1] == pytest.approx(1.0 - 0.01 / 60)
 
 
-def test_progress_adds_up_to_the_way_that_was_done():
-    env = NinjaEnv(**{**VECTOR, "rewards": {"progress": 2.0, "time": 0.0, "switch": 0.0}})
-    env.use_level(corridor(door=2, switch=5))
-    total, there = 0.0, False
-    while not there:
-        total += env.step(2)[1]
-        there = env.game.switch_on
-    assert total == pytest.approx(2.0 * 0.5, abs=0.4)  # half of the way, give or take the tile that the switch reaches
-    for _ in range(200):
-        total += env.step(1)[1]
-    assert total == pytest.approx(2.0 + 1.0)  # all of it, and the completion
-
-
 def test_death_ends_an_episode_and_costs():
     level = corridor()
     env = NinjaEnv(**VECTOR)
@@ -183,30 +129,6 @@ def test_death_ends_an_episode_and_costs():
     while not terminated:
         _, reward, terminated, _, info = env.step(2)
     assert reward == pytest.approx(-0.5 - 0.01 / 60) and info["died"] == "mine" and not info["is_success"]
-
-
-def test_episodes_are_truncated_and_actions_repeated():
-    env = NinjaEnv(**{**VECTOR, "max_frames": 10, "action_repeat": 4})
-    env.reset(seed=0)
-    steps = [env.step(0) for _ in range(3)]
-    assert [step[3] for step in steps] == [False, False, True] and steps[-1][4]["frames"] == 10
-    assert steps[0][1] == pytest.approx(-0.01 * 4 / 60) and steps[-1][1] == pytest.approx(-0.01 * 2 / 60)
-
-
-def test_a_jump_held_on_is_pressed_again_where_that_is_asked_for():
-    def jumps(press_again):
-        env = NinjaEnv(**{**VECTOR, "action_repeat": 4, "press_again": press_again})
-        tiles = np.zeros((ROWS, COLUMNS), np.uint8)
-        none = np.empty((0, 2), np.float32)
-        env.use_level(Level("hall", tiles, (300.0, HEIGHT - TILE - 10.0), centre(40, 1), centre(38, 1), none, none))
-        left_ground = 0
-        for _ in range(150):
-            on_ground = env.game.on_ground
-            env.step(3)
-            left_ground += on_ground and not env.game.on_ground
-        return left_ground
-
-    assert jumps(False) == 1 and jumps(True) >= 4
 
 
 # -- seeds and states -------------------------------------------------------------------------------------------------
@@ -240,18 +162,6 @@ def test_a_state_of_other_levels_is_refused():
         NinjaEnv(**VECTOR).set_state({})
 
 
-def test_levels_come_from_the_pack_or_by_seed_or_are_new():
-    env = NinjaEnv(**VECTOR)
-    env.reset(seed=0)
-    names = {(env.reset(), env.game.level.name)[1] for _ in range(40)}
-    assert names == {"small-0", "small-1", "small-2"}
-    env.reset(options={"level_seed": 77})
-    assert env.game.level.key == generate(77, "small", 0.3).key
-    fresh = NinjaEnv(**{**VECTOR, "levels": 0})
-    fresh.reset(seed=0)
-    assert len({(fresh.reset(), fresh.game.level.key)[1] for _ in range(5)}) == 5
-
-
 def test_a_map_file_is_played(tmp_path):
     write_map(generate(9, "medium", 0.5), tmp_path / "nine.map")
     env = NinjaEnv(observation="vector", data=str(tmp_path / "nine.map"))
@@ -264,14 +174,6 @@ def test_a_map_file_is_played(tmp_path):
 
 
 # -- configuration ----------------------------------------------------------------------------------------------------
-
-
-def test_the_configuration_for_parallel_training():
-    config = EnvironmentConfig.for_parallel_training(level_size="small", levels=2)
-    assert config.game_state == "float16" and config.render == RenderConfig(None, enable_animation=False)
-    assert config.share and config.entity_states is None and not config.reachability
-    env = create_environment(config)
-    assert env.reset(seed=0)[0]["game_state"].dtype == np.float16
 
 
 @pytest.mark.parametrize(
@@ -295,20 +197,6 @@ def test_what_cannot_be_is_said_in_one_line(wrong, says):
         NinjaEnv(**{**SMALL, **wrong})
 
 
-def test_a_wrong_action_is_refused():
-    env = NinjaEnv(**VECTOR)
-    env.reset(seed=0)
-    with pytest.raises(BadInput, match="action 6"):
-        env.step(6)
-
-
-def test_pictures_are_drawn_on_request():
-    env = gymnasium.wrappers.OrderEnforcing(NinjaEnv(**VECTOR, render_mode="rgb_array"))
-    env.reset(seed=0)
-    picture = env.render()
-    assert picture.shape == (600, 1056, 3) and picture.dtype == np.uint8 and picture.std() > 5
-
-
 def test_importing_the_environment_brings_neither_torch_nor_scipy():
     code = (
         "import sys; from legroom_workloads.ninja import NinjaEnv; NinjaEnv(levels=1, level_size='small').reset(); "
@@ -318,17 +206,6 @@ def test_importing_the_environment_brings_neither_torch_nor_scipy():
 
 
 # -- judging ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_policy_that_does_nothing_solves_nothing():
-    score = score_policy(lambda *_: 0, {**VECTOR, "max_frames": 200, "action_repeat": 4}, levels=5)
-    assert score["success_rate"] == 0.0 and score["levels"] == 5 and 0.0 <= score["random_success_rate"] <= 1.0
-
-
-def test_judging_keeps_to_its_time():
-    began = time.monotonic()
-    assert score_policy(lambda *_: 0, {**SMALL, "levels": 1}, time_limit_s=0.5) == {}  # 20,000 frames take longer
-    assert time.monotonic() - began < 5
 
 
 def test_new_levels_leave_nothing_behind_in_the_shared_data(monkeypatch):

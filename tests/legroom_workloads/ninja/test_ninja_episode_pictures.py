@@ -9,9 +9,8 @@ import pytest
 from PIL import Image
 
 from cli.in_process import legroom
-from legroom.errors import BadInput
 from legroom_workloads.ninja.env import NinjaEnv
-from legroom_workloads.ninja.pictures import draw, play_again
+from legroom_workloads.ninja.pictures import play_again
 
 ARGUMENTS = {"level_size": "small", "observation": "vector", "levels": 5, "max_frames": 300, "action_repeat": 8}
 
@@ -40,19 +39,6 @@ def test_an_episode_played_again_ends_where_it_ended(press_again: bool) -> None:
         env.reset()
 
 
-def test_after_a_resume_the_rest_of_the_episode_is_drawn() -> None:
-    env = NinjaEnv(**ARGUMENTS)
-    env.reset(seed=3)
-    assert not play(env, 0, 10)
-    other = NinjaEnv(**ARGUMENTS)
-    other.reset(seed=9)
-    other.set_state(env.get_state())
-    play(env, 1), play(other, 1)
-    game, way = play_again(other.last_episode)
-    assert (game.x, game.frame) == (env.game.x, env.game.frame)
-    assert len(way) == game.frame - env.game.frame + len(play_again(env.last_episode)[1]) - 10 * 8
-
-
 def test_a_training_leaves_pictures(tmp_path) -> None:
     done = legroom(
         *("train", "ninja:learn", "--timesteps", 4096, "--visualization", "--out", tmp_path / "out"),
@@ -63,15 +49,3 @@ def test_a_training_leaves_pictures(tmp_path) -> None:
     assert json.loads((tmp_path / "out/outcome.json").read_text())["status"] == "finished"
     pictures = list((tmp_path / "out/pictures").glob("*.png"))
     assert pictures and all(min(Image.open(picture).size) > 300 for picture in pictures)
-
-
-def test_what_cannot_be_drawn_is_said(tmp_path) -> None:
-    env = NinjaEnv(**ARGUMENTS)
-    env.reset(seed=3)
-    draw(env, tmp_path / "none.png")
-    assert not (tmp_path / "none.png").exists()  # no episode has ended
-    play(env, 0)
-    with pytest.raises(BadInput, match=r"cannot draw film\.mp4 .*\.png"):
-        draw(env, tmp_path / "film.mp4")
-    with pytest.raises(BadInput, match="cannot write the picture"):
-        draw(env, tmp_path / "nowhere" / "one.png")

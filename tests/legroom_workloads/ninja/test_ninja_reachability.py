@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from legroom.errors import BadInput
 from legroom_workloads.ninja import reachability
 from legroom_workloads.ninja.game import Game
 from legroom_workloads.ninja.generator import generate
@@ -70,14 +69,6 @@ def test_behind_a_wall_there_is_no_way(counted):
     assert seen["reachable_share"] == pytest.approx(15 / (42 * 23))
 
 
-def test_in_the_goals_tile_the_direction_is_that_of_the_goal(counted):
-    game = Game(corridor(start=5, switch=25, door=2))
-    game.x, game.y = game.level.switch[0] - 6.0, game.level.switch[1]
-    seen = named(Reachability().features(game))
-    assert seen["moves_to_goal"] == 0
-    assert (seen["next_x"], seen["next_y"]) == pytest.approx((1, 0))
-
-
 def test_built_on_first_use_and_once_per_level(counted):
     reach = Reachability()
     assert counted == []
@@ -87,30 +78,6 @@ def test_built_on_first_use_and_once_per_level(counted):
         game.switch_on = switch_on
         reach.features(game)
     assert counted == [game.level.key]
-
-
-def test_cache_keeps_the_levels_used_last_and_no_more(counted):
-    reach = Reachability(max_levels=3)
-    games = [Game(corridor(5, 20 + number, 2)) for number in range(6)]
-    for number in (0, 1, 2, 0, 3):  # 3 is one too many: 1 was not used for the longest time
-        reach.features(games[number])
-    before = len(counted)
-    for number in (0, 2, 3):
-        reach.features(games[number])
-    assert len(counted) == before
-    reach.features(games[1])
-    assert len(counted) == before + 1
-    for game in games * 20:
-        reach.features(game)
-        assert len(reach) <= 3
-        assert reach.nbytes <= 3 * 2 * 3 * 25 * 44 * 2
-
-
-def test_what_was_forgotten_is_worked_out_the_same_again():
-    games = [Game(generate(seed, "medium", 0.5)) for seed in range(3)]
-    small, large = Reachability(max_levels=1), Reachability(max_levels=8)
-    for game in games * 2:
-        assert (small.features(game) == large.features(game)).all()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -125,21 +92,3 @@ def test_following_the_directions_leads_to_the_goal_in_as_many_moves_as_the_solv
             tile, moves = int(field.next_tile[tile]), moves + 1
     assert tile == int(level.exit[1] // 24) * 44 + int(level.exit[0] // 24)
     assert moves == len(shortest_path(level)) - 1
-
-
-def test_features_are_finite_and_bounded_wherever_the_ninja_is():
-    game, reach, rng = Game(generate(1, "large", 0.9)), Reachability(), np.random.default_rng(0)
-    for _ in range(300):
-        game.x, game.y = (float(each) for each in rng.uniform(-50, 1200, 2))
-        game.switch_on = bool(rng.integers(2))
-        features = reach.features(game)
-        assert features.shape == (8,)
-        assert features.dtype == np.float32
-        assert np.isfinite(features).all()
-        assert (np.abs(features) <= 2.01).all()
-        assert 0 <= features[0] <= 1
-
-
-def test_a_cache_for_no_level_is_refused():
-    with pytest.raises(BadInput, match="max_levels 0"):
-        Reachability(max_levels=0)

@@ -9,7 +9,6 @@ import pytest
 
 from legroom.errors import BadInput
 from legroom_workloads.robot.biped import BIPED_XML, read_biped
-from legroom_workloads.robot.ground import height, tangent_planes
 
 OURS = BIPED_XML.read_text()
 
@@ -54,30 +53,6 @@ def test_only_the_soles_touch_the_ground():
     assert lowest == pytest.approx(np.zeros(8), abs=0.005)  # it stands on the ground, neither above nor in it
 
 
-def test_rough_terrain_gives_each_sole_point_a_ground_of_its_own():
-    biped = read_biped(rough=True)
-    assert biped.model.nmocap == 8
-    grounds = {*biped.model.pair_geom1.tolist(), *biped.model.pair_geom2.tolist()} - set(biped.soles.tolist())
-    assert len(grounds) == 8
-    assert [biped.model.geom(int(each)).name for each in biped.soles] == [
-        read_biped().model.geom(int(each)).name for each in read_biped().soles
-    ]
-
-
-def test_planes_touch_the_waves():
-    rng = np.random.default_rng(0)
-    phases, points = rng.uniform(0, 6, 4), rng.uniform(-3, 3, (8, 3))
-    place, quaternion = tangent_planes(np, phases, 0.02, points)
-    assert place[:, 2] == pytest.approx(height(np, phases, 0.02, points))
-    assert np.abs(place[:, 2]).max() <= 0.02
-    for at, turn in zip(place, quaternion, strict=True):
-        normal = np.zeros(3)
-        mujoco.mju_rotVecQuat(normal, np.array([0.0, 0, 1]), turn)
-        for step in (1e-4 * np.array([1.0, 0]), 1e-4 * np.array([0, 1.0])):  # along the waves, at a right angle to it
-            beside = np.array([*(at[:2] + step), height(np, phases, 0.02, at[:2] + step)])
-            assert normal @ (beside - at) / 1e-4 == pytest.approx(0, abs=1e-3)
-
-
 def test_a_file_that_is_not_there_is_one_line(tmp_path):
     with pytest.raises(BadInput, match="no such model file") as caught:
         read_biped(tmp_path / "nowhere.xml")
@@ -116,28 +91,6 @@ def test_xml_errors_name_file_and_line(altered, old, new, says):
 def test_a_robot_of_another_build_is_refused_by_what_is_missing(altered, old, new, says):
     with pytest.raises(BadInput, match=says):
         read_biped(altered(old, new))
-
-
-@pytest.mark.parametrize(
-    ("old", "says"),
-    [
-        ('<freejoint name="root"/>', "11 joints"),
-        ('<position name="waist_yaw" joint="waist_yaw" ctrlrange="-0.8 0.8"/>', "10 actuators"),
-    ],
-)
-def test_a_robot_without_a_joint_or_a_servo_is_refused(altered, old, says):
-    with pytest.raises(BadInput, match="invalid"):  # MuJoCo itself notices that the keyframe does not fit
-        read_biped(altered(old, ""))
-    with pytest.raises(BadInput, match=says):
-        read_biped(altered(old, "", keyframe=False))
-
-
-def test_a_model_without_ground_contacts_is_refused(tmp_path):
-    path = tmp_path / "floating.xml"
-    path.write_text(OURS[: OURS.index("  <contact>")] + OURS[OURS.index("  <actuator>") :])
-    for rough in (False, True):
-        with pytest.raises(BadInput, match="pair"):
-            read_biped(path, rough=rough)
 
 
 def test_importing_the_workload_imports_no_simulator():

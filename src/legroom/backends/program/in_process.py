@@ -111,9 +111,6 @@ class rehearse:  # noqa: N801  used as a statement, like open()
         """Whether it fits; None where that is not known."""
         return self.prediction.fits
 
-    def _repr_html_(self) -> str:
-        return self.prediction._repr_html_()
-
     def __enter__(self) -> rehearse:
         if rehearse._inside:
             raise BadInput("a rehearsal inside another", hint="one with block after the other")

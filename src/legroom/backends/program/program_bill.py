@@ -21,7 +21,7 @@ from legroom.model.footprint import ALWAYS, AllocatorPeaks, Finding, Footprint, 
 from legroom.model.rehearsal import BatchesSeen, CardSeen, Endless, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
 from legroom.model.verdict import Budget, fits, host_fits
 from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR, XLA_SHARE, allocator_items
-from legroom.units import MIB, format_size, format_span
+from legroom.units import MIB, duration_text, format_size
 
 # A CUDA build of torch in place of a CPU build: `base_figures` of the SB3 room has the measurement (2026-11).
 CUDA_LIBRARIES, CUDA_LIBRARIES_ERROR = 248_000_000, 60_000_000
@@ -320,7 +320,7 @@ def _kernel_kills(rehearsal: Rehearsal, budget: Budget) -> str:
     per_step = fastest.per_step
     steps = f" after about {seconds * fastest.per_s / per_step:,.0f} optimizer steps" if per_step else ""
     return (
-        f"host memory runs out{steps}, in about {format_span(seconds)}, while {_at(fastest.file, fastest.line)} fills"
+        f"host memory runs out{steps}, in about {duration_text(seconds)}, while {_at(fastest.file, fastest.line)} fills"
     )
 
 

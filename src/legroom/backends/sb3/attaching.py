@@ -312,16 +312,10 @@ def _worker_arguments(env_fns: Any, start_method: str | None = None) -> tuple[An
     return env_fns, start_method
 
 
-def _note_of_worker(text: str) -> None:
-    tell_once("workers", True, text.replace("a worker of LeanVecEnv is", "they are"))
-
-
 def _light_form(owner: Any) -> type:
     from legroom.backends.sb3.lean_vec_env import LeanVecEnv
 
     class Light(LeanVecEnv, owner):
-        note = staticmethod(_note_of_worker)
-
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             """Nothing: `begin` has done it."""
 

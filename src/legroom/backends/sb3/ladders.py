@@ -12,7 +12,7 @@ from typing import Any
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.bill.lean import stored_nbytes
 from legroom.backends.sb3.bill.net_arithmetic import may_checkpoint
-from legroom.backends.sb3.source_layers import find_extractor
+from legroom.backends.sb3.published_layers import find_extractor
 from legroom.backends.sb3.stored import (
     MICRO_BATCHED,
     batch_samples,

@@ -29,7 +29,7 @@ from legroom.sharing.crew import Crew
 from legroom.sharing.messages import STEP_INTO, Reply, name_envs, pack_request, pickled_by_value
 from legroom.sharing.process import Template, WorkerProcess
 from legroom.sharing.shared import begin_sharing, keep_shared
-from legroom.sharing.slots import TERMINAL, Slots, copied
+from legroom.sharing.slots import TERMINAL, Slots, parts_of
 
 OWN_ENVS = "gymnasium."  # entry points that every worker knows by itself
 
@@ -65,8 +65,6 @@ class LeanVecEnv(VecEnv):
         >>> envs.close()
     """
 
-    note: Callable[[str], None] | None = None  # as `Crew.note`
-
     def __init__(
         self,
         env_fns: Sequence[Callable[[], gym.Env[Any, Any]]],
@@ -89,7 +87,6 @@ class LeanVecEnv(VecEnv):
         registered = [pickled for spec in gym.registry.values() if (pickled := _pickled_spec(spec))]
         start_template = partial(Template, env_fns, registered, preload) if forked else None
         self._crew = Crew(len(env_fns), envs_per_worker, start_template)
-        self._crew.note = self.note
         self._close = weakref.finalize(self, self._crew.close)
         try:
             observation_space, action_space, layout = self._crew.build(
@@ -175,9 +172,9 @@ class LeanVecEnv(VecEnv):
         if dones.any():
             for index in np.flatnonzero(dones).tolist():
                 given = unlike.get(index, {})
-                infos[index]["terminal_observation"] = (
-                    given["terminal"] if "terminal" in given else copied(self._slots.of_env(TERMINAL, index))
-                )
+                own = "terminal" in given
+                last = given["terminal"] if own else self._copied(self._slots.of_env(TERMINAL, index))
+                infos[index]["terminal_observation"] = last
             self._slots.give_back_terminal()
         return self._observations(unlike), self._rewards(unlike), dones, infos
 
@@ -192,7 +189,7 @@ class LeanVecEnv(VecEnv):
         if any("observation" in given for given in unlike.values()):
             return self._stacked(unlike)
         if self._copies:
-            return copied(views)
+            return self._copied(views)
         return dict(views) if isinstance(views, dict) else views
 
     def _stacked(self, unlike: dict[int, dict[str, Any]]) -> VecEnvObs:
@@ -202,12 +199,12 @@ class LeanVecEnv(VecEnv):
             else self._slots.of_env(self._slot, index)
             for index in range(self.num_envs)
         ]  # fmt: skip
-        layout = self._slots.layout
-        keys = [leaf.key for leaf in layout.leaves]
+        keys = [leaf.key for leaf in self._slots.layout.leaves]
         parts = {key: np.stack([one if key is None else one[key] for one in each]) for key in keys}
-        if layout.kind == "tuple":
-            return tuple(parts.values())
-        return parts if layout.kind == "dict" else parts[None]  # type: ignore[return-value]
+        return self._slots.layout.assembled(parts)
+
+    def _copied(self, observation: Any) -> Any:
+        return self._slots.layout.assembled({key: np.array(part) for key, part in parts_of(observation).items()})
 
     def _keep_reset_infos(self, answer: Reply) -> None:
         for index, info in answer.resets.items():

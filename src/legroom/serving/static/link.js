@@ -4,7 +4,7 @@ import { turnedOf } from "./controls.js";
 
 export function encode(state) {
   const runs = state.runs.map((entry) => (entry.named ? { n: entry.named, t: differs(entry) } : { d: entry.run, s: entry.assumed, u: entry.unknown }));
-  return `#s=${pack({ r: runs, a: state.active, p: state.place, v: state.view })}`;
+  return `#s=${pack({ r: runs, a: state.active, p: state.place })}`;
 }
 
 // What controls do not show may differ too (a fit that changed the grid): then the whole run is kept.

@@ -8,10 +8,9 @@ import { setUpTracing, showTrace } from "./tracing.js";
 import { cardOptions, setUpStart } from "./start.js";
 import { setUpViews, showView } from "./views.js";
 import { openResultLink, setUpResult, showResult } from "./result.js";
-import { offerPicture } from "./picture.js";
 
 const MOST_RUNS = 6;
-const state = { runs: [], active: 0, place: { gpu: "", ram: "", reserve: "0" }, view: "peaks", start: null };
+const state = { runs: [], active: 0, place: { gpu: "", ram: "", reserve: "0" }, start: null };
 const active = () => state.runs[state.active];
 
 // ---- what the server is asked ----------------------------------------------------------------------------------------
@@ -26,7 +25,7 @@ const plan = latest(async () => {
   const entry = active();
   if (!entry) return;
   try {
-    const told = await ask("api/plan", { runs: state.runs.map((each) => each.run), active: state.active, view: state.view, bill: byId("bill-box").open, ...place() });
+    const told = await ask("api/plan", { runs: state.runs.map((each) => each.run), active: state.active, bill: byId("bill-box").open, ...place() });
     if (entry === active()) show(told);
   } catch (error) {
     say(byId("verdict"), error.message, "error");
@@ -67,7 +66,6 @@ function show(told) {
   const guessed = guesses(active()).join(" and ");
   const words = own.verdict.words.replace(/^Unknown/, guessed ? "is unknown" : "Unknown");
   say(byId("verdict"), guessed ? `If ${guessed}, it ${words[0].toLowerCase()}${words.slice(1)}` : words, { true: "good", false: "bad" }[own.verdict.fits] || "");
-  byId("strips").innerHTML = told.strips;
   // drawn by the server with the same functions as its reports, from escaped text
   byId("host").innerHTML = told.host;
   byId("gpu").innerHTML = told.gpu || "";
@@ -216,7 +214,7 @@ function fillChoices({ workloads, started, cards, machine }) {
 }
 
 function showPlace() {
-  byId("card").value = byId("start-card").value = state.place.gpu;
+  byId("card").value = state.place.gpu;
   byId("ram").value = state.place.ram;
   byId("reserve").value = state.place.reserve;
 }
@@ -238,14 +236,13 @@ async function restore(told) {
   }
   Object.assign(state.place, told.p || {});
   state.active = Math.min(Number(told.a) || 0, state.runs.length - 1);
-  state.view = told.v === "phases" ? "phases" : "peaks";
 }
 
 async function begin() {
   const start = await ask("api/start");
   state.start = start;
   fillChoices(start);
-  setUpStart(start, state, take, takeNamed);
+  setUpStart(start, take, takeNamed);
   setUpResult();
   setUpViews((name) => { if (name === "follow") lookForFolders(); else leaveFollowing(); });
   setUpFitting(active, place, (run) => { active().run = run; showActive(); refresh(); });
@@ -257,7 +254,6 @@ async function begin() {
   const fresh = !state.runs.length;
   if (fresh) state.runs = start.shown.map((each) => entryOf(each, each.name));
   showPlace();
-  document.querySelector(`input[name=view][value=${state.view}]`).checked = true;
   if (fresh && start.plan) beginWith(start.plan);
   else if (state.runs.length) activate(state.active);
   if (location.hash.startsWith("#follow")) showView("follow");
@@ -271,11 +267,8 @@ function listen() {
   byId("card").addEventListener("change", (event) => { state.place.gpu = event.target.value; refresh(); });
   byId("ram").addEventListener("input", settled(() => { state.place.ram = byId("ram").value; refresh(); }, 150));
   byId("reserve").addEventListener("change", (event) => { state.place.reserve = event.target.value; refresh(); });
-  for (const radio of document.querySelectorAll("input[name=view]")) radio.addEventListener("change", () => { state.view = radio.value; refresh(); });
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   byId("bill-box").addEventListener("toggle", plan);
-  byId("picture").addEventListener("click", () => offerPicture(byId("shown"), active().name).then(
-    () => { byId("told").textContent = "The picture is saved."; }, (error) => { byId("told").textContent = error.message; }));
   byId("download").addEventListener("click", () => attempt(async () => {
     const entry = active();
     offer(`${entry.name.replace(/[^\w.-]+/g, "-")}.yaml`, await ask("api/file", { run: entry.run }));

@@ -1,7 +1,6 @@
 // A result that is no run to be turned: an explained error, or a program that is asked about.
 import { ask, byId, make } from "./dom.js";
 import { opened, squeezed } from "./link.js";
-import { offerPicture } from "./picture.js";
 import { answered } from "./tracing.js";
 
 const LONGEST_LINK = 60_000;  // letters; browsers take more, what people send it with often does not
@@ -18,9 +17,9 @@ export function showResult(found, name, text, place) {
 /** A command, which is executed once its button is pressed, not when a link brings it. */
 function program({ command, folder }, place) {
   const drawn = make("div", {});
-  const card = byId("start-card").cloneNode(true);
+  const card = byId("card").cloneNode(true);
   card.id = "program-card";
-  card.value = byId("start-card").value;
+  card.value = byId("card").value;
   const button = make("button", { type: "button", class: "main" }, "Execute it");
   button.addEventListener("click", async () => {
     button.disabled = true;
@@ -43,8 +42,6 @@ function program({ command, folder }, place) {
 
 export function setUpResult() {
   const say = (text) => { byId("result-told").textContent = text; };
-  byId("result-picture").addEventListener("click", () => offerPicture(byId("result-body"), shown.title).then(
-    () => say("The picture is saved."), (error) => say(error.message)));
   byId("result-link").addEventListener("click", async () => {
     const packed = await squeezed({ name: shown.name, text: shown.text });
     if (packed.length > LONGEST_LINK) { say("Too long for a link: send the file itself, and drop it on any legroom ui."); return; }

@@ -1,4 +1,4 @@
-// The start view: a text that is pasted, a file that is dropped or opened, a choice from lists, or an example.
+// The start view: a text that is pasted, a file that is dropped or opened, or an example.
 import { ask, byId, make } from "./dom.js";
 
 const MOST_LETTERS = 200_000;  // a request may have 256 KiB, and JSON escapes some letters
@@ -6,12 +6,8 @@ const LONG = 10_000;
 const HEAD = 20_000;  // of a long log the beginning says what was started, the end what happened
 
 /** Set it up. `taken(answer, name)` gets what the server made of a text, `named(name)` the name of an example. */
-export function setUpStart({ choices, cards, machine }, state, taken, named) {
-  const option = (name) => make("option", { value: name }, name);
-  byId("algorithm").append(...choices.algorithms.map(option));
-  byId("environment").append(...choices.environments.map((group) => make("optgroup", { label: group.name }, ...group.ids.map(option))));
-  byId("start-card").append(...cardOptions(cards, machine));
-  byId("examples").append(...choices.examples.map((each) => make("li", {},
+export function setUpStart({ examples }, taken, named) {
+  byId("examples").append(...examples.map((each) => make("li", {},
     make("button", { type: "button", class: "example", onclick: () => attempt(() => named(each.name)) },
       make("b", {}, each.name), make("span", { class: "soft" }, ` ${each.algo}: ${each.about}`)))));
 
@@ -29,14 +25,6 @@ export function setUpStart({ choices, cards, machine }, state, taken, named) {
     if (!event.target.files.length) return;
     await open(event.target.files[0], taken);
     event.target.value = "";  // so that the same file, edited, can be opened again
-  });
-  byId("choose").addEventListener("submit", (event) => {
-    event.preventDefault();
-    attempt(async () => {
-      const found = await ask("api/choose", { algo: byId("algorithm").value, env: byId("environment").value });
-      state.place.gpu = byId("start-card").value;
-      await taken(found, "");
-    });
   });
   dropping(taken);
 }

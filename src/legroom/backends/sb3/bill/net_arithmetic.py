@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from legroom.backends.base import algorithm_of, hyper
-from legroom.backends.sb3.source_layers import find_extractor, is_headless, source_layers
+from legroom.backends.sb3.published_layers import find_extractor, is_headless
 from legroom.backends.sb3.stored import (
     FLOAT32,
     normalizes_observations,
@@ -335,13 +335,6 @@ def _extractor(run: Run) -> tuple[Net, str]:
     if own == "NatureCNN":
         return _nature_cnn(_image_shape(observation), int(_extractor_kwargs(run).get("features_dim", 512))), ""
     features = int(_extractor_kwargs(run).get("features_dim", 512))
-    read = (
-        source_layers(run, str(named), observation, _extractor_kwargs(run))
-        if isinstance(observation, BoxSpace)
-        else None
-    )
-    if read is not None:
-        return read, f"the layers of {named} are read from its source, as far as it goes (--mode trace builds them)"
     elements = _flattened(observation)
     note = f"the layers of {named} are not known without importing it and are not counted (use --mode trace)"
     return Net(0, elements + features, features, features, elements), note
