@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .assumed_values import answer
-from .fake_tensors import DEVICE, is_dense, hollowed, is_meta, same_order, unwritten
+from .fake_tensors import DEVICE, hollowed, is_dense, is_meta, same_order, unwritten
 from .known_values import NONE
 from .sort_scratch import nonzero_steps
 
