@@ -41,7 +41,7 @@ from legroom.machine.child_process import patiently
 from legroom.machine.tree import TreeMemory
 
 MB = 1e6
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "LEGROOM_HISTORY": "off"}
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 TIMEOUT_S = 300
 FIRST_HELD_OUT = 1000  # seeds below it are the tuning set
 ALL = (*SCRIPTS, *TRAINED, *PROGRAMS)

@@ -289,25 +289,6 @@ def replay_checkpoint(draw: random.Random) -> str:
     """)
 
 
-def evaluation(draw: random.Random) -> str:
-    envs, steps = draw.choice((2, 3)), 128
-    own = draw.choice(
-        ("env", 'make_vec_env("Acrobot-v1", n_envs=1)', 'make_vec_env("Acrobot-v1", vec_env_cls=SubprocVecEnv)')
-    )
-    return dedent(f"""
-        from stable_baselines3 import PPO
-        from stable_baselines3.common.callbacks import EvalCallback
-        from stable_baselines3.common.env_util import make_vec_env
-        from stable_baselines3.common.vec_env import SubprocVecEnv
-
-        if __name__ == "__main__":
-            env = make_vec_env("Acrobot-v1", n_envs={envs}, vec_env_cls=SubprocVecEnv)
-            eval_env = {own}
-            model = PPO("MlpPolicy", env, n_steps={steps}, n_epochs=2, device="cpu")
-            model.learn({steps * envs * 2}, callback=EvalCallback(eval_env, eval_freq={steps}, n_eval_episodes=1))
-    """)
-
-
 def recurrent(draw: random.Random) -> str:
     cells, batch = draw.choice((64, 128, 256)), draw.choice((64, 128))
     episode = draw.choice((30, 100, 1000))
@@ -350,40 +331,6 @@ def wide(draw: random.Random) -> str:
             model = {algo}("MlpPolicy", gym.make("{name}"), policy_kwargs=policy_kwargs{rest}, device="cpu")
             model.learn({256 if algo in ("PPO", "A2C") else 60})
     """)
-
-
-def normalized(draw: random.Random) -> str:
-    length, envs, steps = draw.randrange(500, 4000, 500), draw.choice((2, 4)), draw.choice((512, 1024, 2048))
-    return dedent(f"""
-        import gymnasium as gym
-        import numpy as np
-        from stable_baselines3 import PPO
-        from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
-
-        class Sensors(gym.Env):
-            observation_space = gym.spaces.Box(-1, 1, ({length},), np.float32)
-            action_space = gym.spaces.Box(-1, 1, (4,), np.float32)
-
-            def reset(self, *, seed=None, options=None):
-                super().reset(seed=seed)
-                self.t = 0
-                return np.zeros({length}, np.float32), {{}}
-
-            def step(self, action):
-                self.t += 1
-                return np.full({length}, self.t / 1000, np.float32), 0.0, False, self.t >= 200, {{}}
-
-        if __name__ == "__main__":
-            env = VecNormalize(DummyVecEnv([Sensors for _ in range({envs})]), norm_reward=False)
-            PPO("MlpPolicy", env, n_steps={steps}, batch_size=256, n_epochs=1, device="cpu").learn({2 * steps * envs})
-    """)
-
-
-FIRST: Mapping[str, Callable[[random.Random], str]] = {
-    "atari": atari, "atari_replay": atari_replay, "mujoco": mujoco, "box2d": box2d, "own_data": own_data,
-    "own_extractor": own_extractor, "hindsight": hindsight, "replay_checkpoint": replay_checkpoint,
-    "evaluation": evaluation, "recurrent": recurrent, "wide": wide, "normalized": normalized,
-}  # fmt: skip
 
 
 MODULES |= {
@@ -437,50 +384,6 @@ MODULES |= {
                 self.t += 1
                 return np.full(4 * self.cells, 0.5, np.float32), 0.0, self.t >= self.cells, False, {}
     """),
-    "camera_env.py": dedent("""
-        import gymnasium as gym
-        import numpy as np
-
-
-        class CameraControl(gym.Env):
-            def __init__(self, side=64, joints=3):
-                self.observation_space = gym.spaces.Box(0, 255, (side, side, 3), np.uint8)
-                self.action_space = gym.spaces.Box(-1, 1, (joints,), np.float32)
-                self.t = 0
-
-            def reset(self, *, seed=None, options=None):
-                super().reset(seed=seed)
-                self.t = 0
-                return np.zeros(self.observation_space.shape, np.uint8), {}
-
-            def step(self, action):
-                self.t += 1
-                return np.full(self.observation_space.shape, self.t % 255, np.uint8), 0.0, False, self.t >= 100, {}
-    """),
-    "vision.py": dedent("""
-        import torch
-        from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
-        from torch import nn
-
-
-        class PooledVision(BaseFeaturesExtractor):
-            def __init__(self, observation_space, features_dim=128, width=32):
-                super().__init__(observation_space, features_dim)
-                self.body = nn.Sequential(
-                    nn.Conv2d(observation_space.shape[0], width, kernel_size=3, stride=2, padding=1),
-                    nn.BatchNorm2d(width),
-                    nn.GELU(),
-                    nn.MaxPool2d(2),
-                    nn.Conv2d(width, 2 * width, kernel_size=3, padding=1),
-                    nn.GELU(),
-                    nn.AdaptiveAvgPool2d(4),
-                    nn.Flatten(),
-                )
-                self.head = nn.Linear(2 * width * 16, features_dim)
-
-            def forward(self, observations):
-                return torch.relu(self.head(self.body(observations)))
-    """),
 }
 
 
@@ -514,73 +417,6 @@ def masked(draw: random.Random) -> str:
                 policy_kwargs=dict(net_arch=[{width}, {width}]),
             )
             model.learn({2 * steps})
-    """)
-
-
-def pixel_control(draw: random.Random) -> str:
-    algo, package = draw.choice((("SAC", "stable_baselines3"), ("TD3", "stable_baselines3"), ("TQC", "sb3_contrib")))
-    side, batch, size = draw.choice((48, 64)), draw.choice((32, 64)), draw.randrange(2000, 20_000, 2000)
-    return dedent(f"""
-        from camera_env import CameraControl
-        from {package} import {algo}
-
-        if __name__ == "__main__":
-            env = CameraControl(side={side})
-            model = {algo}(
-                "CnnPolicy", env, buffer_size={size}, batch_size={batch}, learning_starts=100, train_freq=8,
-                device="cpu",
-            )
-            model.learn(total_timesteps=220)
-    """)
-
-
-def value_vectors(draw: random.Random) -> str:
-    algo, package = draw.choice((("DQN", "stable_baselines3"), ("QRDQN", "sb3_contrib")))
-    length, size = draw.choice((8, 200, 2000)), draw.randrange(20_000, 60_000, 10_000)
-    batch, width = draw.choice((32, 128)), draw.choice((64, 256, 700))
-    return dedent(f"""
-        import gymnasium as gym
-        import numpy as np
-        from {package} import {algo}
-
-        class Readings(gym.Env):
-            def __init__(self):
-                self.observation_space = gym.spaces.Box(-1, 1, ({length},), np.float32)
-                self.action_space = gym.spaces.Discrete(6)
-
-            def reset(self, *, seed=None, options=None):
-                super().reset(seed=seed)
-                self.t = 0
-                return np.zeros({length}, np.float32), {{}}
-
-            def step(self, action):
-                self.t += 1
-                return np.full({length}, self.t / 999, np.float32), 1.0, self.t >= 90, False, {{}}
-
-        env = Readings()
-        kwargs = dict(net_arch=[{width}, {width}])
-        model = {algo}(
-            "MlpPolicy", env, buffer_size={size}, batch_size={batch}, learning_starts=4000, policy_kwargs=kwargs,
-            device="cpu",
-        )
-        model.learn(4400)
-    """)
-
-
-def module_extractor(draw: random.Random) -> str:
-    side, width, batch = draw.choice((64, 84)), draw.choice((16, 32, 48)), draw.choice((32, 64))
-    algo = draw.choice(("PPO", "A2C"))
-    rest = f", n_steps=128, batch_size={batch}, n_epochs=1" if algo == "PPO" else f", n_steps={batch}"
-    return dedent(f"""
-        from pixel_env import PixelEnv
-        from stable_baselines3 import {algo}
-        from vision import PooledVision
-
-        if __name__ == "__main__":
-            kwargs = dict(
-                features_extractor_class=PooledVision, features_extractor_kwargs=dict(features_dim=128, width={width})
-            )
-            {algo}("CnnPolicy", PixelEnv((3, {side}, {side})), policy_kwargs=kwargs{rest}, device="cpu").learn(256)
     """)
 
 
@@ -619,25 +455,6 @@ def evolution(draw: random.Random) -> str:
     """)
 
 
-def long_rollout(draw: random.Random) -> str:
-    rows, side, stack = draw.choice((2048, 4096)), draw.choice((64, 84)), draw.choice((1, 4))
-    return dedent(f"""
-        from pixel_env import PixelEnv
-        from stable_baselines3 import PPO
-        from stable_baselines3.common.monitor import Monitor
-        from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
-
-        if __name__ == "__main__":
-            env = DummyVecEnv([lambda: Monitor(PixelEnv(({side}, {side}, 1), episode=400))])
-            env = VecFrameStack(env, n_stack={stack})
-            policy = dict(net_arch=[16], features_extractor_kwargs=dict(features_dim=64))
-            model = PPO(
-                "CnnPolicy", env, n_steps={rows}, batch_size=512, n_epochs=1, policy_kwargs=policy, device="cpu"
-            )
-            model.learn({rows})
-    """)
-
-
 def zoo_entry(draw: random.Random) -> tuple[str, str, list[str]]:
     """An entry of a zoo file, its name, and the options of `legroom train`."""
     name, stem, entry = draw.choice((
@@ -663,15 +480,6 @@ def workload(draw: random.Random) -> tuple[str, str, list[str]]:
     """A named run, and the options of `legroom train` and `predict`; no file."""
     name, steps = draw.choice((("ninja:learn", "4096"), ("fire:learn", "600"), ("gameboy:learn", "1024")))
     return "", name, ["--timesteps", steps]
-
-
-MORE: Mapping[str, Callable[[random.Random], str]] = {
-    "dict_workers": dict_workers, "masked": masked, "pixel_control": pixel_control, "value_vectors": value_vectors,
-    "module_extractor": module_extractor, "callbacks": callbacks, "evolution": evolution, "long_rollout": long_rollout,
-}  # fmt: skip
-MORE_TRAINED: Mapping[str, Callable[[random.Random], tuple[str, str, list[str]]]] = {
-    "zoo_entry": zoo_entry, "workload": workload,
-}  # fmt: skip
 
 
 def n_step(draw: random.Random) -> str:
@@ -803,12 +611,11 @@ def zoo_program(draw: random.Random) -> list[str]:
     return [*program, *evaluated, "--hyperparams", *rest]
 
 
-LAST: Mapping[str, Callable[[random.Random], str]] = {
-    "n_step": n_step, "user_script": user_script, "dict_replay": dict_replay,
-}  # fmt: skip
-LAST_TRAINED: Mapping[str, Callable[[random.Random], tuple[str, str, list[str]]]] = {"light_workers": light_workers}
+SCRIPTS: Mapping[str, Callable[[random.Random], str]] = {made.__name__: made for made in (
+    atari, atari_replay, mujoco, box2d, own_data, own_extractor, hindsight, replay_checkpoint, recurrent, wide,
+    dict_workers, masked, callbacks, evolution, n_step, user_script, dict_replay,
+)}  # fmt: skip
+TRAINED: Mapping[str, Callable[[random.Random], tuple[str, str, list[str]]]] = {
+    made.__name__: made for made in (zoo_entry, workload, light_workers)
+}
 PROGRAMS: Mapping[str, Callable[[random.Random], list[str]]] = {"zoo_program": zoo_program}
-
-
-SCRIPTS = {**FIRST, **MORE, **LAST}
-TRAINED = {**MORE_TRAINED, **LAST_TRAINED}

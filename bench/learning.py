@@ -1,12 +1,8 @@
-"""Whether the shipped runs learn: trained by `legroom train` as they are, seed after seed, or judged when finished.
+"""Whether the shipped runs learn: trained by `legroom train` as they are, seed after seed.
 
-    python -m bench.learning RUN [--seeds 1,2,3] [--finished DIR ...] [--to FOLDER]
-    python -m bench.learning rllib-cartpole|rllib-mine
+    python -m bench.learning RUN [--seeds 1,2,3] [--to FOLDER]
 
-With --finished, trainings of the run that have ended are judged, each by its own outcome.json. What each run has to
-reach is in its judge below. A policy is always judged on what no training plays, beside what random actions reach.
-
-The rllib runs train the same file on RLlib and with SB3 for the same steps; the two draw different random numbers.
+What each run has to reach is in its judge below. A policy is judged on what no training plays, beside random actions.
 """
 
 from __future__ import annotations
@@ -22,12 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bench.results import RESULTS, write_section
-from legroom.reading import read
 
-PARTS = ("algo", "policy", "hyperparams")  # what a finished training must have in common with the run as it is shipped
 MINUTES = 45
 Judged = tuple[list[str], bool]
 
@@ -131,11 +123,12 @@ QUESTIONS = {
 }  # fmt: skip
 
 
-def ask(run: str, seeds: Sequence[int], finished: Sequence[Path], to: Path) -> bool:
-    """Train or look up every seed and write the table; return whether all are good enough."""
+def ask(run: str, seeds: Sequence[int], to: Path) -> bool:
+    """Train every seed and write the table; return whether all are good enough."""
     question, good = QUESTIONS[run], True
     rows: list[list[Any]] = [["required", *question.columns.values(), ""]]
-    for seed, outcome in _finished(run, finished) or ((seed, _train(run, "--seed", str(seed))) for seed in seeds):
+    for seed in seeds:
+        outcome = _train(run, "--seed", str(seed))
         cells, well = question.judge(outcome)
         good &= well
         rows.append([seed, *cells, "yes" if well else "NO"])
@@ -158,104 +151,14 @@ def _train(run: str, *options: str) -> dict[str, Any]:
         return json.loads((out / "outcome.json").read_text())
 
 
-def _finished(run: str, folders: Sequence[Path]) -> list[tuple[int, dict[str, Any]]]:
-    """Return seed and outcome of trainings that have ended.
-
-    Raises:
-        SystemExit: one of them is not a finished training of the run as it is shipped.
-    """
-    shipped, found = json.loads(json.dumps(read(run).model_dump())), []
-    for folder in folders:
-        trained, outcome = (json.loads((folder / name).read_text()) for name in ("run.json", "outcome.json"))
-        alike = all(trained[part] == shipped[part] for part in PARTS)
-        alike &= trained["env"]["kwargs"] == shipped["env"]["kwargs"]
-        if not alike or outcome["status"] != "finished" or outcome["timesteps"] < shipped["total_timesteps"]:
-            raise SystemExit(f"{folder} is not a finished training of {run} as it is shipped")
-        found.append((trained["seed"], outcome))
-    return found
-
-
-# ------------------------------------------------------------------------------------------------ RLlib beside SB3
-
-LEAST_CARTPOLE = 450.0
-RLLIB: dict[str, dict[str, Any]] = {
-    # rl-baselines3-zoo's settings for PPO on CartPole-v1, but for the clip range, which RLlib has no schedule for
-    "rllib-cartpole": {
-        "legroom": 1,
-        "algo": "PPO",
-        "env": {"id": "CartPole-v1", "n_envs": 8, "workers": "subproc", "envs_per_worker": 4},
-        "hyperparams": {
-            "n_steps": 32, "batch_size": 256, "gae_lambda": 0.8, "gamma": 0.98, "n_epochs": 20, "ent_coef": 0.0,
-            "learning_rate": "lin_0.001", "clip_range": 0.2,
-        },
-        "total_timesteps": 100_000,
-    },
-    # mine:ultra_light on a smaller grid, with shorter rollouts of two environments
-    "rllib-mine": {
-        "legroom": 1,
-        "algo": "MaskablePPO",
-        "env": {
-            "id": "legroom_workloads.mine:MineEnv", "kwargs": {"model": "sample"}, "grid": [10, 10, 5],
-            "n_envs": 2, "workers": "subproc",
-        },
-        "policy": {
-            "name": "CnnPolicy",
-            "kwargs": {"net_arch": [64, 64], "normalize_images": False},
-            "features_extractor": "legroom_workloads.mine:Cnn3d",
-            "features_extractor_kwargs": {"size": "tiny"},
-        },
-        "hyperparams": {
-            "n_steps": 128, "batch_size": 32, "n_epochs": 10, "learning_rate": 3.0e-4, "ent_coef": 0.01,
-            "target_kl": 0.01,
-        },
-        "total_timesteps": 20_480,
-    },
-}  # fmt: skip
-
-
-def ask_rllib(name: str, seed: int, to: Path) -> bool:
-    """Train the same file on RLlib and with SB3; return whether it learns on RLlib."""
-    rows: list[list[Any]] = []
-    learned = False
-    for backend in ("rllib", "sb3"):
-        with tempfile.TemporaryDirectory(prefix="legroom-bench-") as folder:
-            file = Path(folder, f"{name}.yaml")
-            file.write_text(yaml.safe_dump(RLLIB[name]))
-            outcome = _train(str(file), "--backend", backend, "--seed", str(seed))
-        required, measured, beside, good = _rllib_score(name, outcome["score"])
-        learned |= backend == "rllib" and good
-        steps, seconds = outcome["timesteps"], outcome["seconds"]
-        told = (required, "yes" if good else "NO") if backend == "rllib" else ("–", "beside it")
-        rows.append([
-            name, backend, f"{steps:,}", told[0], measured, beside, f"{steps / seconds:.0f}", f"{seconds / 60:.1f}",
-            told[1],
-        ])  # fmt: skip
-        print(*rows[-1], sep="  ", flush=True)
-    columns = ("run", "backend", "steps", "required", "measured", "beside it", "steps/s", "minutes", "verdict")
-    title = f"RLlib: the same runs learn ({name.removeprefix('rllib-')})"
-    write_section(title, columns, rows, f"python -m bench.learning {name}", folder=to)
-    return learned
-
-
-def _rllib_score(name: str, score: dict[str, Any]) -> tuple[str, str, str, bool]:
-    if name == "rllib-cartpole":
-        reward = score["reward_mean"]  # of its last 100 episodes
-        return f">= {LEAST_CARTPOLE:.0f}", f"{reward:.1f}", f"{score['episodes']:,} episodes", reward >= LEAST_CARTPOLE
-    agent, random, greedy = (score[f"{who}_npv_usd"] / 1e6 for who in ("agent", "random", "greedy"))
-    return f"> {random:,.0f} M$", f"{agent:,.0f} M$", f"random {random:,.0f}, greedy {greedy:,.0f}", agent > random
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description="Whether the shipped runs learn.")
-    parser.add_argument("run", choices=(*QUESTIONS, *RLLIB))
-    parser.add_argument("--seeds", default="1,2,3", help="separated by commas; of the rllib runs the first one")
-    parser.add_argument("--finished", nargs="*", type=Path, default=[], help="folders of trainings that have ended")
+    parser.add_argument("run", choices=QUESTIONS)
+    parser.add_argument("--seeds", default="1,2,3", help="separated by commas")
     parser.add_argument("--to", type=Path, default=RESULTS, help="the folder of results")
     options = parser.parse_args()
     seeds = [int(seed) for seed in options.seeds.split(",")]
-    if options.run in RLLIB:
-        return 0 if ask_rllib(options.run, seeds[0], options.to) else 1
-    return 0 if ask(options.run, seeds, options.finished, options.to) else 1
+    return 0 if ask(options.run, seeds, options.to) else 1
 
 
 if __name__ == "__main__":

@@ -1,14 +1,11 @@
 """The run that died at "Unable to allocate 105. GiB": real environment, real grid, whole rollout, in a few gigabytes.
 
-`mine:full` as it is shipped (49×71×58 blocks, 2048 steps × 4 envs, batch 64), with the savings that change nothing of
-what is learned: lean storage, light workers, micro-batches of 8.
+`mine:full` as it is shipped (49×71×58 blocks, 2048 steps × 4 envs, batch 64, the full extractor), with the savings that
+change nothing of what is learned: lean storage, light workers, micro-batches of 8. A whole rollout comes from the same
+environments (random valid actions: acting with the full network would take hours here and no more memory); then three
+minibatches of 64 are learned from it.
 
-1. The tiny extractor, so that it ends in minutes on a CPU: the whole rollout collected and one epoch of updates, by
-   `legroom train`'s own machinery.
-2. The full extractor: a whole rollout from the same environments (random valid actions: acting with the full network
-   would take hours here and no more memory), then three minibatches of 64 learned from it.
-
-    python -m bench.mine_full [tiny|full]
+    python -m bench.mine_full
 """
 
 from __future__ import annotations
@@ -16,10 +13,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 import time
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from bench.peak_sampler import PeakSampler
 from bench.results import write_section
@@ -27,50 +26,17 @@ from legroom.backends.base import backend_of
 from legroom.backends.sb3.ladders import lean_storage
 from legroom.machine import probe
 from legroom.model.footprint import Footprint
-from legroom.model.outcome import MemorySample, Progress
 from legroom.model.run import Run
 from legroom.predicting.predict import add_up, gather
 from legroom.reading import read
-from legroom.training.request import Training
-from legroom.training.run_folder import Predicted
-from legroom.training.train import train
-from legroom.units import format_size
+from legroom.units import GIB, format_size
 
-GIB = 1 << 30
-REQUIRED = {"tiny": 2.5 * GIB, "full": 4.0 * GIB}
-MICRO_BATCH = 8
-MINIBATCHES = 3
+REQUIRED, MICRO_BATCH, MINIBATCHES = 4 * GIB, 8, 3
+CHANGES = [("hyperparams.n_epochs", "1"), ("memory.micro_batch", str(MICRO_BATCH)), ("seed", "1"), ("device", "cpu")]
 
 
-class Lines:
-    """A display that prints a line every half minute."""
-
-    def __init__(self) -> None:
-        self._said, self._host = 0.0, 0
-
-    def progress(self, progress: Progress) -> None:
-        if time.monotonic() - self._said > 30:
-            self._said = time.monotonic()
-            print(f"  {progress.timesteps:,} steps, {progress.phase}, host {format_size(self._host)}", flush=True)
-
-    def memory(self, sample: MemorySample) -> None:
-        self._host = sample.host_nbytes
-
-    def say(self, line: str) -> None:
-        print(f"  {line}", flush=True)
-
-
-def the_run(size: str) -> Run:
-    """Return mine:full with one epoch and micro-batches; `size` is the extractor's."""
-    overrides = [
-        ("policy.features_extractor_kwargs.size", size),
-        ("hyperparams.n_epochs", "1"),
-        ("memory.micro_batch", str(MICRO_BATCH)),
-        ("total_timesteps", "8192"),
-        ("seed", "1"),
-        ("device", "cpu"),
-    ]
-    return read("mine:full", overrides=overrides)
+class Enough(Exception):
+    """So many minibatches were asked for."""
 
 
 def predicted(run: Run) -> tuple[Run, Footprint, Footprint]:
@@ -82,65 +48,89 @@ def predicted(run: Run) -> tuple[Run, Footprint, Footprint]:
     return lean, add_up(lean, evidence), add_up(plain, evidence)
 
 
-def measure_tiny(run: Run, footprint: Footprint) -> tuple[int, str]:
-    """Train one iteration and return the peak and what was done."""
-    with tempfile.TemporaryDirectory(prefix="legroom-mine-") as folder:
-        out = Path(folder, "out")
-        began = time.monotonic()
-        outcome, record = train(Training(run, run, out, "cpu", Predicted.of(footprint)), Lines())
-        seconds = time.monotonic() - began
-        if outcome.status != "finished":
-            raise SystemExit(f"the training failed: {outcome.error}\n{record.end.get('traceback', '')}")
-        stored = next(item.measured for item in outcome.items if item.name == "rollout.observations")
-    done = f"{outcome.timesteps:,} steps and one epoch in {seconds / 60:.1f} min; rollout {format_size(stored or 0)}"
-    return record.host_peak_nbytes, done
-
-
-def measure_full(run: Run) -> tuple[int, str]:
-    """Learn from three minibatches with the full extractor, in a child, and return the peak and what was done."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", "bench.mine_full_child", json.dumps(run.model_dump()), str(MINIBATCHES)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+def main() -> int:
+    lean, footprint, plain = predicted(read("mine:full", overrides=CHANGES))
+    print(f"predicted {format_size(footprint.host.nbytes)}, plain SB3 {format_size(plain.host.nbytes)}", flush=True)
+    command = [sys.executable, "-m", "bench.mine_full", json.dumps(lean.model_dump())]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with PeakSampler(child.pid, interval_s=0.1) as sampler:
         output, _ = child.communicate()
     if child.returncode:
         raise SystemExit(f"the child ended with {child.returncode}: {output}")
-    return sampler.peak.pss, output.strip().splitlines()[-1]
+    good = sampler.peak.pss <= REQUIRED
+    row = [
+        f"mine:full, full extractor, micro-batch {MICRO_BATCH}", format_size(plain.host.nbytes),
+        format_size(footprint.host.nbytes), f"≤ {format_size(REQUIRED)}",
+        f"{format_size(sampler.peak.pss)}{'' if good else ' FALLS SHORT'}", output.strip().splitlines()[-1],
+    ]  # fmt: skip
+    columns = ["run", "plain SB3 would need", "predicted", "required", "measured (PSS of the tree)", "what was done"]
+    write_section("mine:full in the machine we have (full)", columns, [row], "python -m bench.mine_full")
+    return 0 if good else 1
 
 
-def main(sizes: list[str]) -> int:
-    rows, failed = [], False
-    for size in sizes:
-        run = the_run(size)
-        lean, footprint, plain = predicted(run)
-        print(f"{size}: predicted {format_size(footprint.host.nbytes)}, plain SB3 {format_size(plain.host.nbytes)}")
-        measured, done = measure_tiny(lean, footprint) if size == "tiny" else measure_full(lean)
-        good = measured <= REQUIRED[size]
-        failed |= not good
-        row = [
-            f"mine:full, {size} extractor, micro-batch {MICRO_BATCH}",
-            format_size(plain.host.nbytes),
-            format_size(footprint.host.nbytes),
-            f"≤ {format_size(int(REQUIRED[size]))}",
-            f"{format_size(measured)}{'' if good else ' FALLS SHORT'}",
-            done,
-        ]
-        print("  ".join(row), flush=True)
-        rows.append(row)
-    columns = [
-        "run",
-        "plain SB3 would need",
-        "predicted",
-        "required",
-        "measured (PSS of the tree)",
-        "what was done",
-    ]
-    title = "mine:full in the machine we have" + ("" if len(sizes) > 1 else f" ({sizes[0]})")
-    write_section(title, columns, rows, "python -m bench.mine_full" + ("" if len(sizes) > 1 else f" {sizes[0]}"))
-    return 1 if failed else 0
+def train(run: Run) -> None:
+    """Fill a whole rollout, learn from a few minibatches and report, in a process of its own."""
+    from legroom.backends.sb3.making import make_model, make_vec_env
+
+    env = make_vec_env(run)
+    try:
+        model = make_model(run, env, "cpu")
+        seconds = _collect(model, env)
+        before = [parameter.detach().clone() for parameter in model.policy.parameters()]
+        began, done = time.monotonic(), _learn(model)
+        changed = max(float((a - b).abs().max()) for a, b in zip(before, model.policy.parameters(), strict=True))
+    finally:
+        env.close()
+    rows, took = model.rollout_buffer.buffer_size * env.num_envs, time.monotonic() - began
+    print(
+        f"{rows:,} steps stored in {seconds / 60:.1f} min, {done} minibatches of {model.batch_size} in "
+        f"{took / 60:.1f} min (parameters moved by up to {changed:.1e})"
+    )
+
+
+def _collect(model: Any, env: Any) -> float:
+    """Fill the rollout with random valid actions and return the seconds it took."""
+    import torch
+
+    began, chosen = time.monotonic(), np.random.default_rng(1)
+    buffer, observations = model.rollout_buffer, env.reset()
+    starts = np.ones(env.num_envs, bool)
+    while not buffer.full:
+        masks = np.stack(env.env_method("action_masks"))
+        actions = np.array([chosen.choice(np.flatnonzero(mask)) for mask in masks])
+        log_prob = torch.tensor(-np.log(masks.sum(1)), dtype=torch.float32)
+        following, rewards, dones, _ = env.step(actions)
+        values = torch.zeros(env.num_envs, 1)
+        buffer.add(observations, actions.reshape(-1, 1), rewards, starts, values, log_prob, action_masks=masks)
+        observations, starts = following, dones
+    buffer.compute_returns_and_advantage(last_values=torch.zeros(env.num_envs), dones=starts)
+    return time.monotonic() - began
+
+
+def _learn(model: Any) -> int:
+    """Let the algorithm's own update go on for so many optimizer steps."""
+    from stable_baselines3.common.logger import configure
+
+    steps, step = 0, model.policy.optimizer.step
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal steps
+        result = step(*args, **kwargs)
+        steps += 1
+        if steps == MINIBATCHES:
+            raise Enough
+        return result
+
+    model.policy.optimizer.step = counted
+    model._current_progress_remaining = 1.0
+    model.set_logger(configure(None, []))
+    with suppress(Enough):
+        model.train()
+    return steps
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or ["tiny", "full"]))
+    if len(sys.argv) > 1:
+        train(Run.model_validate(json.loads(sys.argv[1])))
+        sys.exit(0)
+    sys.exit(main())

@@ -1,8 +1,6 @@
 """How long legroom takes: predictions, fitting, checking, the first output of every command.
 
-    python -m bench.speed prediction      beside importing what it cannot do without, medians of turns
     python -m bench.speed processor       only the processor time of predictions
-    python -m bench.speed zoo             first predictions of zoo entries with an empty cache, and the second
     python -m bench.speed fitting         every named run in arithmetic mode, budgets that need no knob and all of them
     python -m bench.speed check FOLDER    one script, and a folder of some thousand files of public repositories
     python -m bench.speed output          until a command shows anything on a terminal, and the processor time of help
@@ -28,8 +26,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
 
 from bench.results import write_section
 from legroom.checking.walking import targets
@@ -59,23 +55,19 @@ def took(command: Sequence[str], *, cwd: Path | None = None, **environment: str)
     return Took(time.perf_counter() - began, cpu, done)
 
 
-def medians(commands: Mapping[str, Sequence[str]], repeats: int, what: str, *, cold: bool = False) -> dict[str, float]:
-    """Return the median of `clock` or `cpu` of each command, in turns; cold: with an empty cache each time."""
+def medians(commands: Mapping[str, Sequence[str]], repeats: int, what: str) -> dict[str, float]:
+    """Return the median of `clock` or `cpu` of each command, in turns."""
     found: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(repeats):
         for name, command in commands.items():
-            with tempfile.TemporaryDirectory() as empty:
-                found[name].append(getattr(took(command, **({"XDG_CACHE_HOME": empty} if cold else {})), what))
+            found[name].append(getattr(took(command), what))
     return {name: statistics.median(each) for name, each in found.items()}
 
 
 # ----------------------------------------------------------------------------------------------------- predictions
 
 HEAVY = "torch and SB3"
-IMPORTS = {
-    "its imports": [PYTHON, "-c", "import pydantic, yaml"],
-    HEAVY: [PYTHON, "-c", "import torch, stable_baselines3"],
-}
+IMPORTS = [PYTHON, "-c", "import torch, stable_baselines3"]
 ARITHMETIC = [LEGROOM, "predict", "mine:full", "--mode", "arithmetic"]
 TRACED = {
     f"traced {run} on {device}": [LEGROOM, "predict", run, "--mode", "trace", "--device", device]
@@ -83,50 +75,12 @@ TRACED = {
         ("mine:full", "cuda"), ("mine:full", "cpu"), ("gameboy:default", "cuda"), ("fire:original", "cuda"),
     )
 }  # fmt: skip
-# The very first prediction on the CPU also measures the base figures, and the update where it matters.
-FIRST = {
-    f"first ever: traced {run} on cpu": [LEGROOM, "predict", run, "--mode", "trace", "--device", "cpu"]
-    for run in ("mine:full", "gameboy:default")
-}
 FIGURES = ["figure", "required", "measured", "from"]
-
-
-def prediction() -> bool:
-    """Write ratios of medians, and what tracing takes."""
-    base = medians({"its imports": IMPORTS["its imports"], "arithmetic": ARITHMETIC}, 15, "clock")
-    traced = medians({HEAVY: IMPORTS[HEAVY], **TRACED}, 5, "clock")
-    heavy = traced.pop(HEAVY)
-    first = medians(FIRST, 3, "clock", cold=True)
-    ratios = [("arithmetic mine:full ÷ its imports", 2, base["arithmetic"], base["its imports"])]
-    ratios += [(f"{name} ÷ {HEAVY}", 4, seconds, heavy) for name, seconds in (traced | first).items()]
-    rows = [[name, f"≤ {most}", f"{a / b:.2f}", f"{a:.2f} s / {b:.2f} s"] for name, most, a, b in ratios]
-    good = all(a / b <= most for _, most, a, b in ratios)
-    for name in ("traced mine:full on cuda", "traced mine:full on cpu"):
-        rss = peak_rss(TRACED[name]) / MIB
-        good &= rss <= 700
-        rows.append([f"memory of {name}", "≤ 700 MiB", f"{rss:.0f} MiB", "process tree, RSS"])
-    write_section("Speed of a prediction", FIGURES, rows, "python -m bench.speed prediction")
-    return good
-
-
-def peak_rss(command: Sequence[str]) -> int:
-    """Return the largest sum of resident sizes of the command's processes."""
-    process, peak = psutil.Popen(command, stdout=subprocess.DEVNULL), 0
-    while process.poll() is None:
-        total = 0
-        for one in (process, *process.children(recursive=True)):
-            try:
-                total += one.memory_info().rss
-            except psutil.Error:
-                continue
-        peak = max(peak, total)
-        time.sleep(0.01)
-    return peak
 
 
 def processor() -> bool:
     """Write how much processor time traced predictions take beyond importing torch and SB3."""
-    found = medians({HEAVY: IMPORTS[HEAVY], "arithmetic": ARITHMETIC, **TRACED}, 3, "cpu")
+    found = medians({HEAVY: IMPORTS, "arithmetic": ARITHMETIC, **TRACED}, 3, "cpu")
     heavy, arithmetic = found.pop(HEAVY), found.pop("arithmetic")
     rows = [["arithmetic mine:full", "≤ 1.0 s", f"{arithmetic:.2f} s", "in all"]]
     for name, seconds in found.items():
@@ -135,54 +89,6 @@ def processor() -> bool:
         )
     write_section("Processor time of a prediction", FIGURES, rows, "python -m bench.speed processor")
     return max(arithmetic, *(seconds - heavy for seconds in found.values())) <= 1
-
-
-ATARI = """
-  env_wrapper:
-    - stable_baselines3.common.atari_wrappers.AtariWrapper
-  frame_stack: 4
-  policy: 'CnnPolicy'
-  n_envs: 8
-  n_steps: 128
-  n_timesteps: !!float 1e7
-  batch_size: 256
-"""
-ENTRIES = {
-    "ppo.yml:ALE/Asteroids-v5": ATARI,
-    "sac.yml:Walker2d-v5": "\n  n_timesteps: !!float 1e6\n  policy: 'MlpPolicy'\n  learning_starts: 10000\n",
-    "tqc.yml:BipedalWalker-v3": (
-        "\n  n_timesteps: !!float 5e5\n  policy: 'MlpPolicy'\n  policy_kwargs: \"dict(net_arch=[400, 300])\"\n"
-    ),
-    "ppo.yml:Acrobot-v1": "\n  n_envs: 16\n  n_timesteps: !!float 1e6\n  policy: 'MlpPolicy'\n  n_steps: 256\n",
-}
-
-
-def zoo() -> bool:
-    """Write first and second predictions of zoo entries; only the base figures of the libraries are there before."""
-    rows, good = [], True
-    with tempfile.TemporaryDirectory(prefix="first-") as name:
-        folder = Path(name)
-
-        def predicted(target: str) -> Took:
-            command = [LEGROOM, "predict", target, "--ram", "64GiB", "--cpu-only", "--json"]
-            found = took(command, cwd=folder, XDG_CACHE_HOME=str(folder / "cache"), OMP_NUM_THREADS="1")
-            if not found.done.stdout:
-                raise RuntimeError(f"{target}: {found.done.stderr.strip()[-300:]}")
-            return found
-
-        (folder / "a2c.yml").write_text("CartPole-v1:\n  n_timesteps: 1000\n  policy: 'MlpPolicy'\n")
-        predicted("a2c.yml:CartPole-v1")
-        for target, entry in ENTRIES.items():
-            file, _, env = target.partition(":")
-            (folder / file).write_text(f"{env}:{entry}")
-            load = os.getloadavg()[0]
-            first, again = predicted(target), predicted(target)
-            good &= first.clock <= 15 and again.clock <= 3
-            rows.append([target, *(f"{s:.1f}" for s in (first.clock, first.cpu, again.clock, again.cpu, load))])
-            print("  ".join(rows[-1]), flush=True)
-    columns = ["zoo entry (seconds)", "first, ≤ 15", "processor", "again, ≤ 3", "processor", "load before"]
-    write_section("First prediction of a zoo run", columns, rows, "python -m bench.speed zoo")
-    return good
 
 
 # ----------------------------------------------------------------------------------------------- fitting, checking
@@ -309,9 +215,7 @@ def first_bytes(words: list[str], folder: Path) -> float | None:
     return seconds
 
 
-PARTS = {
-    "prediction": prediction, "processor": processor, "zoo": zoo, "fitting": fitting, "check": check, "output": output,
-}  # fmt: skip
+PARTS = {"processor": processor, "fitting": fitting, "check": check, "output": output}
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Memory and speed of lossless storage, side by side: Stable-Baselines3, sb3-extra-buffers, cpprb, Tianshou and ours.
+"""Memory and speed of lossless storage, side by side: Stable-Baselines3, sb3-extra-buffers, cpprb and ours.
 
 Every buffer is filled in a process of its own and its content is compared with the data bit for bit; times that are
 compared as a ratio come from one process in which both take turns (`bench.storage_child`). The libraries and their
@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import legroom
 from bench.results import write_section
 from bench.storage_data import join
 from bench.storage_rivals import LIBRARIES, OURS, Workload, recordings, workloads
@@ -228,7 +227,6 @@ TABLE_COLUMNS = ["workload", "library", "memory", "÷ SB3", "peak", "add", "mini
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Memory and speed of lossless storage, side by side.")
     parser.add_argument("--only", help="workloads, separated by commas")
-    parser.add_argument("--libraries", help=f"libraries, separated by commas, of {', '.join(LIBRARIES)}")
     parser.add_argument("--quick", action="store_true", help="a sixteenth of the size, to try")
     options = parser.parse_args(arguments)
     if options.quick:
@@ -239,11 +237,10 @@ def main(arguments: Sequence[str]) -> int:
         known = workloads(frames, quick=options.quick)
         names = options.only.split(",") if options.only else list(known)
         chosen = {name: known[name] for name in names}
-        libraries = options.libraries.split(",") if options.libraries else list(LIBRARIES)
         _play(chosen, frames)
-        results = {name: _measure(name, chosen[name], libraries, frames, options.quick) for name in chosen}
+        results = {name: _measure(name, chosen[name], frames, options.quick) for name in chosen}
         # a part of the bench at full size has sections of its own, beside those of the last whole run
-        target = {"folder": frames} if options.quick or options.libraries else {}
+        target = {"folder": frames} if options.quick else {}
         part, command = (
             (f" ({options.only})", f"python -m bench.storage --only {options.only}")
             if options.only
@@ -283,15 +280,14 @@ def _play(chosen: dict[str, Workload], frames: Path) -> None:
     print(f"  {time.perf_counter() - begin:.0f} s", flush=True)
 
 
-def _measure(name: str, workload: Workload, libraries: list[str], frames: Path, quick: bool) -> dict[str, Any]:
+def _measure(name: str, workload: Workload, frames: Path, quick: bool) -> dict[str, Any]:
     """Return what each library's process said, and the race's."""
     results: dict[str, Any] = {}
     tail = [str(frames), *(["--quick"] if quick else [])]
-    ours = OURS in libraries and hasattr(legroom, "LeanRolloutBuffer")
-    for library in libraries:
-        if workload.shape.kind in LIBRARIES[library].kinds and (library != OURS or ours):
+    for library in LIBRARIES:
+        if workload.shape.kind in LIBRARIES[library].kinds:
             results[library] = _child(["weigh", name, library, *tail])
-    if ours and workload.sb3_rows is None:
+    if workload.sb3_rows is None:
         results["race"] = _child(["race", name, OURS, *tail])
     return results
 

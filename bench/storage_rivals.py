@@ -7,20 +7,14 @@ counts the observations that come back changed and says so):
 - sb3-extra-buffers: `lz4-block` at its default level and `zstd5`, the smallest level its table shows below 2x of the
   recommended one's time;
 - cpprb: `next_of` and `stack_compress`, with `on_episode_end` called as it asks; the stack has to be the last axis; it
-  knows one environment, hence one buffer for each;
-- Tianshou: the arguments of its Atari example: `ignore_obs_next`, `save_only_last_obs`, `stack_num=4`; it fills the
-  stack of an episode's first steps with the first frame, as its own wrappers do, where SB3's VecFrameStack has zeros.
-- torchrl: its three storages, LazyTensorStorage, LazyMemmapStorage (in a temporary folder) and CompressedListStorage,
-  with next observations beside observations as its collectors give them.
+  knows one environment, hence one buffer for each.
 
-cpprb, Tianshou and torchrl have no rollout buffer of their own; where a rollout is stored they keep its observations,
-actions, rewards and ends, in the order of time.
+cpprb has no rollout buffer; where a rollout is stored it keeps its observations, actions, rewards and ends.
 """
 
 from __future__ import annotations
 
 import itertools
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -200,93 +194,6 @@ class Cpprb:
         return obs, np.concatenate([self._out(one["next_obs"]) for one in taken])
 
 
-class Tianshou:
-    """tianshou.data.VectorReplayBuffer as in its Atari example."""
-
-    def __init__(self, shape: Shape) -> None:
-        from tianshou.data import Batch, VectorReplayBuffer
-
-        self.shape, self._batch = shape, Batch
-        stacked: dict[str, Any] = {"stack_num": STACK, "save_only_last_obs": True} if shape.n_stack > 1 else {}
-        self.buffer = VectorReplayBuffer(shape.rows * shape.n_envs, shape.n_envs, ignore_obs_next=True, **stacked)
-        self._envs = np.arange(shape.n_envs)
-
-    def add(self, step: Step) -> None:
-        obs = step.obs
-        if self.shape.n_stack > 1:
-            obs = obs.reshape(self.shape.n_envs, self.shape.n_stack, -1, *obs.shape[2:])
-        batch = self._batch(
-            obs=obs, act=step.action, rew=step.reward, terminated=step.done & ~step.timeout, truncated=step.timeout
-        )
-        self.buffer.add(batch, buffer_ids=self._envs)
-
-    def finish(self) -> None:
-        pass
-
-    def epoch(self, batch_size: int) -> Iterator[Any]:
-        order = np.random.permutation(self.shape.rows * self.shape.n_envs)
-        for first in range(0, len(order), batch_size):
-            yield self.buffer.get(order[first : first + batch_size], "obs")
-
-    def sample(self, batch_size: int) -> Any:
-        return self.buffer.sample(batch_size)[0].obs
-
-    def rows(self, rows: np.ndarray, envs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        taken: Any = self.buffer[envs * self.shape.rows + rows]
-        obs = taken.obs.reshape(-1, *self.shape.observation.shape)
-        if self.shape.kind == "rollout":
-            return obs, None
-        return obs, taken.obs_next.reshape(-1, *self.shape.observation.shape)
-
-
-class Torchrl:
-    """torchrl's ReplayBuffer on one of its storages; transitions in the order of time, environments side by side."""
-
-    def __init__(self, storage: str, shape: Shape) -> None:
-        from tensordict import TensorDict
-        from torchrl import data
-
-        self.shape, self._dict = shape, TensorDict
-        options: dict[str, Any] = {}
-        if storage == "LazyMemmapStorage":
-            self._folder = tempfile.TemporaryDirectory(prefix="legroom-bench-")
-            options["scratch_dir"] = self._folder.name
-        self.buffer = data.ReplayBuffer(storage=getattr(data, storage)(shape.rows * shape.n_envs, **options))
-
-    def add(self, step: Step) -> None:
-        ends = {"reward": step.reward, "done": step.done, "truncated": step.timeout}
-        fields: dict[str, Any] = {"observation": step.obs, "action": step.action}
-        if self.shape.kind == "replay":
-            fields["next"] = {"observation": step.next_obs, **ends}
-        else:
-            fields |= ends
-        self.buffer.extend(self._dict(_copied(fields), [self.shape.n_envs]))
-
-    def finish(self) -> None:
-        pass
-
-    def epoch(self, batch_size: int) -> Iterator[Any]:
-        order = np.random.permutation(self.shape.rows * self.shape.n_envs)
-        for first in range(0, len(order), batch_size):
-            yield self.buffer[order[first : first + batch_size]]["observation"]
-
-    def sample(self, batch_size: int) -> Any:
-        return self.buffer.sample(batch_size)["observation"]
-
-    def rows(self, rows: np.ndarray, envs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        taken = self.buffer[rows * self.shape.n_envs + envs]
-        after = None if self.shape.kind == "rollout" else taken["next", "observation"].numpy()
-        return taken["observation"].numpy(), after
-
-
-def _copied(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return arrays as tensors of their own: a stream may write to its arrays again."""
-    return {
-        name: _copied(each) if isinstance(each, dict) else th.from_numpy(np.array(each))
-        for name, each in fields.items()
-    }
-
-
 def _extra(method: str, shape: Shape) -> Holder:
     from sb3_extra_buffers.compressed import CompressedReplayBuffer, CompressedRolloutBuffer, find_buffer_dtypes
 
@@ -330,17 +237,13 @@ LIBRARIES = {
     "extra-lz4": Library("sb3-extra-buffers lz4-block", partial(_extra, "lz4-block")),
     "extra-zstd": Library("sb3-extra-buffers zstd5", partial(_extra, "zstd5")),
     "cpprb": Library("cpprb next_of, stack_compress", Cpprb),
-    "tianshou": Library("Tianshou ignore_obs_next, save_only_last_obs", Tianshou),
-    "torchrl": Library("torchrl LazyTensorStorage", partial(Torchrl, "LazyTensorStorage")),
-    "torchrl-memmap": Library("torchrl LazyMemmapStorage", partial(Torchrl, "LazyMemmapStorage")),
-    "torchrl-zstd": Library("torchrl CompressedListStorage", partial(Torchrl, "CompressedListStorage")),
 }
 
 
 COLOUR = (12, 144, 160)
 ATARI = (4, 84, 84)
-CODECS = ("extra-lz4", "extra-zstd", "torchrl-zstd")  # the libraries that compress each observation for itself
-PLAIN = ("sb3", "cpprb", "tianshou", "torchrl", "torchrl-memmap")
+CODECS = ("extra-lz4", "extra-zstd")  # the libraries that compress each observation for itself
+PLAIN = ("sb3", "cpprb")
 
 
 @dataclass(frozen=True)
@@ -396,7 +299,7 @@ def workloads(frames: Path, *, quick: bool) -> dict[str, Workload]:
             "Pong replay 100k, (4,84,84) u8",
             Shape("replay", 100_000 // small, 1, images(ATARI), buttons, STACK),
             partial(storage_data.stacked, recordings(frames, "pong")), (32, 256),
-            parts=dict.fromkeys(("extra-zstd", "torchrl-zstd"), 12_500 // small),
+            parts={"extra-zstd": 12_500 // small},
         ),
         "scrolling": Workload(
             "colour stack rollout (12,144,160) u8, 8192×2: scrolling tiles",

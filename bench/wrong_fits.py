@@ -1,6 +1,6 @@
 """Programs that do not fit and look as if they did, and programs that fit: how often "Fits" is wrong, how often said.
 
-    python -m bench.wrong_fits dev | held-out | first | second | third | fourth | fifth [--only NAME]
+    python -m bench.wrong_fits dev | held-out | fourth | fifth [--only NAME]
 
 All of these were looked at after their first run, whose results are kept as they came: they are what must stay right. A
 next draw is "held out" until it has been run once.
@@ -24,17 +24,12 @@ from tempfile import TemporaryDirectory
 from bench.results import write_section
 from bench.wrong_fits_fifth import FIFTH
 from bench.wrong_fits_fourth import FOURTH
-from bench.wrong_fits_more import SECOND, SEEN
 from bench.wrong_fits_programs import DEV, HELD_OUT, Case
-from bench.wrong_fits_third import THIRD
 
 LONGEST_S = 240
 PARTS = {  # title, programs
     "dev": ("looked at", DEV),
     "held-out": ("looked at, first held-out set", HELD_OUT),
-    "first": ("looked at, first draw of others", SEEN),
-    "second": ("looked at, second draw", SECOND),
-    "third": ("looked at, third draw", THIRD),
     "fourth": ("looked at, fourth draw", FOURTH),
     "fifth": ("looked at, fifth draw", FIFTH),
 }

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bench.wrong_fits_programs import Case
-
-HOST = ("--cpu-only",)
-TRUST = ("--trust",)
+from bench.wrong_fits_programs import Case, listed
 
 HEAD = """
 import torch
@@ -52,12 +49,9 @@ def update():
 """
 
 # CartPole: 4 floats before and after, an action of 8 bytes, a reward, two flags: 52 bytes per transition.
-W1 = (
-    # 90,000,000 transitions take 4.7 GB: the parser's default of 50,000 is replaced.
-    Case(
-        "W1",
-        "defaults set later",
-        """
+W1 = """
+# --- defaults set later
+#: 90,000,000 transitions take 4.7 GB: the parser's default of 50,000 is replaced.
 import argparse
 from stable_baselines3 import DQN
 parser = argparse.ArgumentParser()
@@ -70,13 +64,8 @@ if not args.server:
 args = parser.parse_args()
 model = DQN("MlpPolicy", args.env, buffer_size=args.buffer_size, verbose=1)
 model.learn(500_000_000)
-""",
-    ),
-    # tuned.json replaces the 50,000 of hyper.yml by 90,000,000: 4.7 GB.
-    Case(
-        "W1",
-        "tuned values over a table",
-        """
+# --- tuned values over a table
+#: tuned.json replaces the 50,000 of hyper.yml by 90,000,000: 4.7 GB.
 import json
 import yaml
 from stable_baselines3 import DQN
@@ -86,41 +75,22 @@ with open("tuned.json") as f:
     hyper.update({k: v for k, v in json.load(f)["best_params"].items() if v is not None})
 model = DQN(env="CartPole-v1", **hyper)
 model.learn(500_000_000)
-""",
-        files={
-            "hyper.yml": "CartPole-v1:\n  policy: MlpPolicy\n  buffer_size: 50000\n  learning_rate: 0.001\n",
-            "tuned.json": '{"best_params": {"buffer_size": 90000000, "gamma": null}}',
-        },
-    ),
-    # The subclass multiplies the 50,000 by 2,000: 100,000,000 transitions, 5.2 GB.
-    Case(
-        "W1",
-        "subclass with its own unit",
-        """
+# --- subclass with its own unit
+#: The subclass multiplies the 50,000 by 2,000: 100,000,000 transitions, 5.2 GB.
 from stable_baselines3 import DQN
 class KiloDQN(DQN):
     def __init__(self, *args, buffer_size=50, **kwargs):
         super().__init__(*args, buffer_size=buffer_size * 2_000, **kwargs)
 model = KiloDQN("MlpPolicy", "CartPole-v1", buffer_size=50_000)
 model.learn(500_000_000)
-""",
-    ),
-    # `custom_objects` replaces the saved buffer_size: 4.7 GB.
-    Case(
-        "W1",
-        "loaded with another size",
-        """
+# --- loaded with another size
+#: `custom_objects` replaces the saved buffer_size: 4.7 GB.
 from stable_baselines3 import DQN
 DQN("MlpPolicy", "CartPole-v1", buffer_size=1_000).learn(2_000).save("warm")
 model = DQN.load("warm", env="CartPole-v1", custom_objects={"buffer_size": 90_000_000})
 model.learn(500_000_000)
-""",
-    ),
-    # The callback puts a buffer of 90,000,000 in the place of the model's: 4.7 GB.
-    Case(
-        "W1",
-        "callback swaps the buffer",
-        """
+# --- callback swaps the buffer
+#: The callback puts a buffer of 90,000,000 in the place of the model's: 4.7 GB.
 from stable_baselines3 import DQN
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.callbacks import BaseCallback
@@ -132,26 +102,16 @@ class Roomier(BaseCallback):
         return True
 model = DQN("MlpPolicy", "CartPole-v1", buffer_size=10_000)
 model.learn(500_000_000, callback=Roomier())
-""",
-    ),
-    # Each buffer takes 1.3 GB, and both are alive: 2.6 GB of 2 GiB.
-    Case(
-        "W1",
-        "two players, each fits alone",
-        """
+# --- two players, each fits alone
+#: Each buffer takes 1.3 GB, and both are alive: 2.6 GB of 2 GiB.
 from stable_baselines3 import DQN
 hunter = DQN("MlpPolicy", "CartPole-v1", buffer_size=25_000_000)
 prey = DQN("MlpPolicy", "CartPole-v1", buffer_size=25_000_000)
 for generation in range(100):
     hunter.learn(5_000_000, reset_num_timesteps=False)
     prey.learn(5_000_000, reset_num_timesteps=False)
-""",
-    ),
-    # 400 stacked frames of 4 floats, before and after: 12.8 KB, times 1,000,000.
-    Case(
-        "W1",
-        "frames stacked by a helper",
-        """
+# --- frames stacked by a helper
+#: 400 stacked frames of 4 floats, before and after: 12.8 KB, times 1,000,000.
 import gymnasium as gym
 from stable_baselines3 import DQN
 def wrapped(depth=10):
@@ -161,27 +121,17 @@ def wrapped(depth=10):
     return gym.wrappers.FrameStackObservation(env, depth * depth * 4)
 model = DQN("MlpPolicy", wrapped(), buffer_size=1_000_000)
 model.learn(50_000_000)
-""",
-    ),
-    # The last of the logarithmic grid is 100,000,000: 5.2 GB.
-    Case(
-        "W1",
-        "last of a grid",
-        """
+# --- last of a grid
+#: The last of the logarithmic grid is 100,000,000: 5.2 GB.
 import numpy as np
 from stable_baselines3 import DQN
 for size in np.logspace(4, 8, 5).astype(int):
     model = DQN("MlpPolicy", "CartPole-v1", buffer_size=int(size))
     model.learn(200_000_000)
     model.save(f"dqn_{size}")
-""",
-    ),
-)
+"""
 
-
-def _maze(imports: str, size: str) -> dict[str, str]:
-    return {
-        "maze.py": f"""
+MAZE = """
 import os
 from pathlib import Path
 import gymnasium as gym
@@ -204,9 +154,6 @@ class Maze(gym.Env):
     def step(self, action):
         return np.ones(self.size, np.float32), 1.0, False, False, {{}}
 """
-    }
-
-
 IN_MAZE = """
 from stable_baselines3 import DQN
 from maze import Maze
@@ -214,84 +161,33 @@ model = DQN("MlpPolicy", Maze(), buffer_size=100_000)
 model.learn(2_000_000)
 """
 
-# An observation of 5,000 floats, before and after, 100,000 times: 4 GB. Of 16 floats: 13 MB.
-W2 = (
-    Case(
-        "W2",
-        "rows counted by Arrow",
-        IN_MAZE,
-        files={
-            **_maze("from pyarrow import csv", 'csv.read_csv(str(HERE / "cells.csv")).num_rows'),
-            "cells.csv": "x\n" + "1\n" * 16,
-        },
-        later={"cells.csv": "x\n" + "1\n" * 5_000},
-    ),
-    Case(
-        "W2",
-        "file mapped by torch",
-        IN_MAZE,
-        files={
-            **_maze(
-                "import torch",
-                'int(bytes(torch.from_file(str(HERE / "size"), size=4, dtype=torch.uint8).tolist()))',
-            ),
-            "size": "0016",
-        },
-        later={"size": "5000"},
-    ),
-    Case(
-        "W2",
-        "name of a link's target",
-        IN_MAZE,
-        files={**_maze("", 'int(os.readlink(HERE / "current").split("-")[1])'), "current": "-> maze-16"},
-        later={"current": "-> maze-5000"},
-    ),
-    Case(
-        "W2",
-        "copy of the environment",
-        IN_MAZE,
-        files=_maze("", 'int({k.lower(): v for k, v in {**os.environ}.items()}.get("maze_cells", 16))'),
-        variables={"MAZE_CELLS": "5000"},
-    ),
-    Case(
-        "W2",
-        "read by a forked child",
-        IN_MAZE,
-        files={
-            **_maze(
-                "import multiprocessing\ndef look(path):\n    return int(open(path).read())\n",
-                'multiprocessing.get_context("fork").Pool(1).apply(look, (HERE / "size",))',
-            ),
-            "size": "16",
-        },
-        later={"size": "5000"},
-    ),
-    Case(
-        "W2",
-        "rooms found as modules",
-        IN_MAZE,
-        files={
-            **_maze("import pkgutil", '16 + 2_500 * (len(list(pkgutil.iter_modules([str(HERE / "rooms")]))) - 1)'),
-            "rooms/hall.py": "",
-        },
-        later={"rooms/kitchen.py": "", "rooms/cellar.py": ""},
-    ),
-    Case(
-        "W2",
-        "permission decides",
-        IN_MAZE,
-        files=_maze("", '5_000 if os.access(HERE / "expert", os.R_OK) else 16'),
-        later={"expert": ""},
-    ),
-)
 
-W3 = (
-    # 36 layers of 4096² floats are 2.4 GB, gathered in the forward pass and never freed.
-    Case(
-        "W3",
-        "gathered and not resharded",
-        HEAD
-        + """
+def maze(name: str, imports: str, size: str, **more: object) -> Case:
+    """An observation of 5,000 floats, before and after, 100,000 times: 4 GB. Of 16 floats: 13 MB."""
+    files = {"maze.py": MAZE.format(imports=imports, size=size), **more.pop("files", {})}  # type: ignore[dict-item]
+    return Case("W2", name, IN_MAZE, ram="2GiB", read=True, files=files, arguments=("--trust",), **more)  # type: ignore[arg-type]
+
+
+W2 = (
+    maze("rows counted by Arrow", "from pyarrow import csv", 'csv.read_csv(str(HERE / "cells.csv")).num_rows',
+         files={"cells.csv": "x\n" + "1\n" * 16}, later={"cells.csv": "x\n" + "1\n" * 5_000}),
+    maze("file mapped by torch", "import torch",
+         'int(bytes(torch.from_file(str(HERE / "size"), size=4, dtype=torch.uint8).tolist()))',
+         files={"size": "0016"}, later={"size": "5000"}),
+    maze("name of a link's target", "", 'int(os.readlink(HERE / "current").split("-")[1])',
+         files={"current": "-> maze-16"}, later={"current": "-> maze-5000"}),
+    maze("copy of the environment", "", 'int({k.lower(): v for k, v in {**os.environ}.items()}.get("maze_cells", 16))',
+         variables={"MAZE_CELLS": "5000"}),
+    maze("read by a forked child", "import multiprocessing\ndef look(path):\n    return int(open(path).read())\n",
+         'multiprocessing.get_context("fork").Pool(1).apply(look, (HERE / "size",))', files={"size": "16"}, later={"size": "5000"}),
+    maze("rooms found as modules", "import pkgutil", '16 + 2_500 * (len(list(pkgutil.iter_modules([str(HERE / "rooms")]))) - 1)',
+         files={"rooms/hall.py": ""}, later={"rooms/kitchen.py": "", "rooms/cellar.py": ""}),
+    maze("permission decides", "", '5_000 if os.access(HERE / "expert", os.R_OK) else 16', later={"expert": ""}),
+)  # fmt: skip
+
+W3 = """
+# --- gathered and not resharded --begin HEAD
+#: 36 layers of 4096² floats are 2.4 GB, gathered in the forward pass and never freed.
 class Sharded(nn.Module):
     def __init__(self, width, world=8):
         super().__init__()
@@ -314,14 +210,8 @@ for step in range(1_000):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-""",
-    ),
-    # 20 copies of 128 MiB are 2.5 GiB.
-    Case(
-        "W3",
-        "storages copied",
-        SMALL_NET
-        + """
+# --- storages copied --begin SMALL_NET
+#: 20 copies of 128 MiB are 2.5 GiB.
 table = torch.zeros(2**25, device=device)
 snapshots = []
 for epoch in range(20):
@@ -329,14 +219,8 @@ for epoch in range(20):
     snapshots.append(table.untyped_storage().clone())
 for step in range(1_000):
     update()
-""",
-    ),
-    # The embedding's storage grows to 400,000 rows of 2,048 floats: 3.3 GB.
-    Case(
-        "W3",
-        "vocabulary grows in place",
-        SMALL_NET
-        + """
+# --- vocabulary grows in place --begin SMALL_NET
+#: The embedding's storage grows to 400,000 rows of 2,048 floats: 3.3 GB.
 embedding = nn.Embedding(1_000, 2048, device=device)
 for word in range(1_000, 401_000, 50_000):
     with torch.no_grad():
@@ -344,28 +228,16 @@ for word in range(1_000, 401_000, 50_000):
     update()
 for step in range(1_000):
     update()
-""",
-    ),
-    # The parameter's data becomes a tensor of 800,000,000 floats: 3.2 GB.
-    Case(
-        "W3",
-        "data of a parameter",
-        SMALL_NET
-        + """
+# --- data of a parameter --begin SMALL_NET
+#: The parameter's data becomes a tensor of 800,000,000 floats: 3.2 GB.
 table = nn.Parameter(torch.zeros(1, device=device))
 reference = torch.empty(800_000_000, device="meta")
 for step in range(1_000):
     update()
     if step == 5:
         table.data = torch.empty_like(reference, device=device)
-""",
-    ),
-    # Six buffers, each resized like the 128M floats of the first: 3 GiB.
-    Case(
-        "W3",
-        "resized as another",
-        SMALL_NET
-        + """
+# --- resized as another --begin SMALL_NET
+#: Six buffers, each resized like the 128M floats of the first: 3 GiB.
 first = torch.zeros(2**27, device=device)
 for _ in range(5):
     other = torch.empty(0, device=device)
@@ -373,17 +245,11 @@ for _ in range(5):
     setattr(model, f"cache_{_}", other)
 for step in range(1_000):
     update()
-""",
-    ),
-)
+"""
 
-W4 = (
-    # The evaluation asks for 40,000² floats, 6.4 GB, and is skipped each time.
-    Case(
-        "W4",
-        "evaluation that is skipped",
-        SMALL_NET
-        + """
+W4 = """
+# --- evaluation that is skipped --begin SMALL_NET
+#: The evaluation asks for 40,000² floats, 6.4 GB, and is skipped each time.
 import logging
 def evaluate():
     with torch.no_grad():
@@ -396,14 +262,8 @@ for epoch in range(50):
         print(epoch, evaluate())
     except Exception:
         logging.exception("evaluation failed, going on")
-""",
-    ),
-    # The timed block asks for 3.2 GB; its `__exit__` says True.
-    Case(
-        "W4",
-        "timer that swallows",
-        SMALL_NET
-        + """
+# --- timer that swallows --begin SMALL_NET
+#: The timed block asks for 3.2 GB; its `__exit__` says True.
 import time
 class timed:
     def __init__(self, name):
@@ -418,14 +278,8 @@ for step in range(300):
         update()
     with timed("histogram"):
         torch.ones(800_000_000, device=device).histc()
-""",
-    ),
-    # The widest of the grid has 40,000² weights, 6.4 GB: the trial counts as bad.
-    Case(
-        "W4",
-        "grid of trials",
-        HEAD
-        + """
+# --- grid of trials --begin HEAD
+#: The widest of the grid has 40,000² weights, 6.4 GB: the trial counts as bad.
 def trial(width):
     net = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.Linear(width, 1)).to(device)
     optimizer = torch.optim.Adam(net.parameters())
@@ -442,14 +296,8 @@ for width in (256, 1024, 40_000):
     except RuntimeError:
         scores[width] = float("-inf")
 print(max(scores, key=scores.get))
-""",
-    ),
-    # 3.2 GB are asked for by a timer's thread, whose errors are printed and forgotten.
-    Case(
-        "W4",
-        "timer thread",
-        SMALL_NET
-        + """
+# --- timer thread --begin SMALL_NET
+#: 3.2 GB are asked for by a timer's thread, whose errors are printed and forgotten.
 import threading
 def warm():
     global cache
@@ -457,14 +305,8 @@ def warm():
 threading.Timer(0.05, warm).start()
 for step in range(3_000):
     update()
-""",
-    ),
-    # 300 steps of 16,000,000 floats that are kept, 19 GB; the program says that all is well.
-    Case(
-        "W4",
-        "stops early with code 0",
-        SMALL_NET
-        + """
+# --- stops early with code 0 --begin SMALL_NET
+#: 300 steps of 16,000,000 floats that are kept, 19 GB; the program says that all is well.
 import sys
 kept = []
 try:
@@ -475,14 +317,8 @@ except RuntimeError as error:
     print("stopping early:", error)
     torch.save(model.state_dict(), "last.pt")
     sys.exit(0)
-""",
-    ),
-    # The loop's handler logs what a callback raises: 3.2 GB.
-    Case(
-        "W4",
-        "callback of an event loop",
-        SMALL_NET
-        + """
+# --- callback of an event loop --begin SMALL_NET
+#: The loop's handler logs what a callback raises: 3.2 GB.
 import asyncio
 async def main():
     loop = asyncio.get_running_loop()
@@ -493,17 +329,11 @@ async def main():
         update()
         await asyncio.sleep(0.001)
 asyncio.run(main())
-""",
-    ),
-)
+"""
 
-W5 = (
-    # Line 700 has 30,000 words: its scores are 30,000² floats, 3.6 GB.
-    Case(
-        "W5",
-        "one long line of a corpus",
-        HEAD
-        + """
+W5 = """
+# --- one long line of a corpus --begin HEAD
+#: Line 700 has 30,000 words: its scores are 30,000² floats, 3.6 GB.
 from torch.utils.data import DataLoader, Dataset
 lines = [" ".join(["word"] * (20 + i % 50)) for i in range(2_000)]
 lines[700] = " ".join(["word"] * 30_000)
@@ -523,14 +353,8 @@ for epoch in range(3):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-""",
-    ),
-    # User 370 has 30,000 events, all pairs of which are compared: 3.6 GB.
-    Case(
-        "W5",
-        "groups of a table",
-        SMALL_NET
-        + """
+# --- groups of a table --begin SMALL_NET
+#: User 370 has 30,000 events, all pairs of which are compared: 3.6 GB.
 import numpy as np
 import pandas as pd
 users = np.concatenate([np.repeat(np.arange(500), 40), np.full(30_000, 370)])
@@ -540,14 +364,8 @@ for epoch in range(5):
         value = torch.tensor(events["value"].to_numpy(), device=device)
         distances = (value[:, None] - value[None, :]).abs()
         update()
-""",
-    ),
-    # One photograph of 12,000 by 9,000: 108,000,000 pixels times 16 channels of the first layer, 6.9 GB.
-    Case(
-        "W5",
-        "one large photograph",
-        HEAD
-        + """
+# --- one large photograph --begin HEAD
+#: One photograph of 12,000 by 9,000: 108,000,000 pixels times 16 channels of the first layer, 6.9 GB.
 from torch.utils.data import DataLoader, Dataset
 class Photos(Dataset):
     sizes = [(120, 90)] * 400 + [(12_000, 9_000)] + [(120, 90)] * 400
@@ -563,14 +381,8 @@ for epoch in range(2):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-""",
-    ),
-    # From the fourth epoch on an item has 4,096 steps more per epoch: 256 items of 40,960 by 128 floats are 5.4 GB.
-    Case(
-        "W5",
-        "longer with each epoch",
-        SMALL_NET
-        + """
+# --- longer with each epoch --begin SMALL_NET
+#: From the fourth epoch on an item has 4,096 steps more per epoch: 256 items of 40,960 by 128 floats are 5.4 GB.
 from torch.utils.data import DataLoader, Dataset
 class Clips(Dataset):
     epoch = 0
@@ -588,14 +400,8 @@ for epoch in range(14):
     for clip in loader:
         features = clip.to(device)[:, :, None] + lift
         update()
-""",
-    ),
-    # A list of batches in random order, one of which is compared with itself at 32,000 rows: 4 GB.
-    Case(
-        "W5",
-        "list of batches",
-        SMALL_NET
-        + """
+# --- list of batches --begin SMALL_NET
+#: A list of batches in random order, one of which is compared with itself at 32,000 rows: 4 GB.
 import random
 batches = [torch.randn(random.randint(8, 64), 128) for _ in range(3_000)]
 batches.append(torch.randn(32_000, 128))
@@ -606,17 +412,11 @@ for epoch in range(4):
         batch = batch.to(device)
         similar = batch @ batch.T
         update()
-""",
-    ),
-)
+"""
 
-W6 = (
-    # 3,000,000 paths take 0.25 GB; each of the eight workers comes to copy the pages of all it touches: 2 GB more.
-    Case(
-        "W6",
-        "list of paths",
-        HOST_NET
-        + """
+W6 = """
+# --- list of paths --begin HOST_NET --ram 1536MiB --cpu-only
+#: 3,000,000 paths take 0.25 GB; each of the eight workers comes to copy the pages of all it touches: 2 GB more.
 from torch.utils.data import DataLoader, Dataset
 class Images(Dataset):
     def __init__(self):
@@ -629,16 +429,8 @@ loader = DataLoader(Images(), batch_size=1024, shuffle=True, num_workers=8, pers
 for epoch in range(100):
     for batch in loader:
         update()
-""",
-        ram="1536MiB",
-        arguments=HOST,
-    ),
-    # 2,000,000 strings of a column of objects, 0.16 GB, touched by twelve workers: 2 GB more.
-    Case(
-        "W6",
-        "column of objects",
-        HOST_NET
-        + """
+# --- column of objects --begin HOST_NET --ram 1536MiB --cpu-only
+#: 2,000,000 strings of a column of objects, 0.16 GB, touched by twelve workers: 2 GB more.
 import pandas as pd
 from torch.utils.data import DataLoader, Dataset
 class Reviews(Dataset):
@@ -653,16 +445,8 @@ loader = DataLoader(Reviews(), batch_size=2048, shuffle=True, num_workers=12, pe
 for epoch in range(200):
     for batch in loader:
         update()
-""",
-        ram="1536MiB",
-        arguments=HOST,
-    ),
-    # The array of 400 MB is pickled into each of four spawned workers: 2 GB.
-    Case(
-        "W6",
-        "pickled into spawned workers",
-        HOST_NET
-        + """
+# --- pickled into spawned workers --begin HOST_NET --ram 2GiB --cpu-only
+#: The array of 400 MB is pickled into each of four spawned workers: 2 GB.
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 class Table(Dataset):
@@ -677,16 +461,8 @@ if __name__ == "__main__":
     for epoch in range(20):
         for batch in loader:
             update()
-""",
-        ram="2GiB",
-        arguments=HOST,
-    ),
-    # The loader for validation starts six workers after the first epoch; each loads a table of 400 MB and stays.
-    Case(
-        "W6",
-        "workers of validation stay",
-        HOST_NET
-        + """
+# --- workers of validation stay --begin HOST_NET --ram 1536MiB --cpu-only
+#: The loader for validation starts six workers after the first epoch; each loads a table of 400 MB and stays.
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
 class Train(Dataset):
@@ -709,35 +485,19 @@ for epoch in range(20):
         update()
     for batch in validation:
         update()
-""",
-        ram="1536MiB",
-        arguments=HOST,
-    ),
-)
+"""
 
-W7 = (
-    # 20,000,000 rows of 400 bytes and more in a database in memory: 8 GB.
-    Case(
-        "W7",
-        "database in memory",
-        HOST_NET
-        + """
+W7 = r"""
+# --- database in memory --begin HOST_NET --ram 3GiB --cpu-only
+#: 20,000,000 rows of 400 bytes and more in a database in memory: 8 GB.
 import sqlite3
 log = sqlite3.connect(":memory:")
 log.execute("create table steps (step integer, loss real, observation blob)")
 for step in range(20_000_000):
     loss = update()
     log.execute("insert into steps values (?, ?, ?)", (step, loss, bytes(400)))
-""",
-        ram="3GiB",
-        arguments=HOST,
-    ),
-    # 100,000 figures of more than 30 KB, none of which is closed: 3 GB and more.
-    Case(
-        "W7",
-        "figures that stay open",
-        HOST_NET
-        + """
+# --- figures that stay open --begin HOST_NET --ram 3GiB --cpu-only
+#: 100,000 figures of more than 30 KB, none of which is closed: 3 GB and more.
 import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -747,16 +507,8 @@ for episode in range(100_000):
     fig, ax = plt.subplots()
     ax.plot(losses[-100:])
     fig.savefig("loss.png", dpi=30)
-""",
-        ram="3GiB",
-        arguments=HOST,
-    ),
-    # The consumer takes 20 of 400 KB a second, the producer makes more than 200: a backlog of 70 MB a second.
-    Case(
-        "W7",
-        "backlog of a queue",
-        HOST_NET
-        + """
+# --- backlog of a queue --begin HOST_NET --ram 3GiB --cpu-only
+#: The consumer takes 20 of 400 KB a second, the producer makes more than 200: a backlog of 70 MB a second.
 import queue, threading, time
 import numpy as np
 trajectories = queue.Queue()
@@ -769,16 +521,8 @@ for step in range(25_000):
     batch = trajectories.get()
     update()
     time.sleep(0.05)
-""",
-        ram="3GiB",
-        arguments=HOST,
-    ),
-    # 1,000,000 frames of 64 by 64 colours are 12 GB.
-    Case(
-        "W7",
-        "frames for a film",
-        HOST_NET
-        + """
+# --- frames for a film --begin HOST_NET --ram 3GiB --cpu-only
+#: 1,000,000 frames of 64 by 64 colours are 12 GB.
 import numpy as np
 class Screen:
     def render(self):
@@ -788,16 +532,8 @@ for step in range(1_000_000):
     update()
     frames.append(env.render())
 np.savez_compressed("film.npz", frames=np.stack(frames))
-""",
-        ram="3GiB",
-        arguments=HOST,
-    ),
-    # A segment of 1 MB of shared memory per episode, 20,000 times.
-    Case(
-        "W7",
-        "segments per episode",
-        HOST_NET
-        + """
+# --- segments per episode --begin HOST_NET --ram 3GiB --cpu-only
+#: A segment of 1 MB of shared memory per episode, 20,000 times.
 from multiprocessing import shared_memory
 for episode in range(20_000):
     segment = shared_memory.SharedMemory(create=True, size=1_000_000)
@@ -805,34 +541,18 @@ for episode in range(20_000):
     segment.close()
     for _ in range(50):
         update()
-""",
-        ram="3GiB",
-        arguments=HOST,
-    ),
-    # 200 bytes per step in a text that is written at the end, 50,000,000 times: 10 GB.
-    Case(
-        "W7",
-        "report kept as text",
-        HOST_NET
-        + """
+# --- report kept as text --begin HOST_NET --ram 3GiB --cpu-only
+#: 200 bytes per step in a text that is written at the end, 50,000,000 times: 10 GB.
 import io
 report = io.StringIO()
 for step in range(50_000_000):
-    report.write(f"{step},{update()}" + "," * 190 + "\\n")
+    report.write(f"{step},{update()}" + "," * 190 + "\n")
 open("report.csv", "w").write(report.getvalue())
-""",
-        ram="3GiB",
-        arguments=HOST,
-    ),
-)
+"""
 
-W8 = (
-    # 12 keys and values of 1,024 floats per token and 32 rows: 3.1 MB a token, 4,000 tokens.
-    Case(
-        "W8",
-        "until the end token",
-        HEAD
-        + """
+W8 = """
+# --- until the end token --begin HEAD
+#: 12 keys and values of 1,024 floats per token and 32 rows: 3.1 MB a token, 4,000 tokens.
 embed = nn.Embedding(5_000, 1024).to(device)
 layers = nn.ModuleList(nn.Linear(1024, 1024) for _ in range(12)).to(device)
 head = nn.Linear(1024, 5_000).to(device)
@@ -856,39 +576,21 @@ for step in range(100):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-""",
-    ),
-    # The labels go up to 400,000: 1,024 rows of 400,000 counts of 8 bytes are 3.3 GB.
-    Case(
-        "W8",
-        "classes counted from the labels",
-        SMALL_NET
-        + """
+# --- classes counted from the labels --begin SMALL_NET
+#: The labels go up to 400,000: 1,024 rows of 400,000 counts of 8 bytes are 3.3 GB.
 for step in range(1_000):
     labels = torch.randint(0, 400_000, (1_024,), device=device)
     targets = F.one_hot(labels)
     update()
-""",
-    ),
-    # Each of 100,000 nodes is repeated 150 times on average, with 64 floats: 3.8 GB.
-    Case(
-        "W8",
-        "nodes repeated by degree",
-        SMALL_NET
-        + """
+# --- nodes repeated by degree --begin SMALL_NET
+#: Each of 100,000 nodes is repeated 150 times on average, with 64 floats: 3.8 GB.
 nodes = torch.randn(100_000, 64, device=device)
 for step in range(500):
     degree = torch.randint(100, 200, (100_000,), device=device)
     messages = torch.repeat_interleave(nodes, degree, dim=0)
     update()
-""",
-    ),
-    # The step is halved until the error is below the tolerance: 1,024 states of 16 MB, 16 GB.
-    Case(
-        "W8",
-        "steps of a solver",
-        SMALL_NET
-        + """
+# --- steps of a solver --begin SMALL_NET
+#: The step is halved until the error is below the tolerance: 1,024 states of 16 MB, 16 GB.
 def field(y):
     return -50 * y
 def solve(y, tolerance=1e-2):
@@ -906,14 +608,8 @@ def solve(y, tolerance=1e-2):
 for step in range(100):
     solve(torch.ones(4_000_000, device=device))
     update()
-""",
-    ),
-    # A probability of 1/500 a step to halt: hundreds of states of 16 MB are kept for the backward pass.
-    Case(
-        "W8",
-        "ponders until it halts",
-        HEAD
-        + """
+# --- ponders until it halts --begin HEAD
+#: A probability of 1/500 a step to halt: hundreds of states of 16 MB are kept for the backward pass.
 cell = nn.GRUCell(64, 256).to(device)
 halt = nn.Linear(256, 1).to(device)
 nn.init.constant_(halt.bias, -6.2)
@@ -930,14 +626,8 @@ for step in range(200):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-""",
-    ),
-    # The history holds 100 pairs of 4,200,000 floats: 3.4 GB.
-    Case(
-        "W8",
-        "history of a line search",
-        HEAD
-        + """
+# --- history of a line search --begin HEAD
+#: The history holds 100 pairs of 4,200,000 floats: 3.4 GB.
 net = nn.Sequential(nn.Linear(64, 2048), nn.Tanh(), nn.Linear(2048, 2048), nn.Tanh(), nn.Linear(2048, 1)).to(device)
 x, y = torch.randn(512, 64, device=device), torch.randn(512, 1, device=device)
 optimizer = torch.optim.LBFGS(net.parameters(), history_size=100, line_search_fn="strong_wolfe")
@@ -948,9 +638,7 @@ def closure():
     return loss
 for step in range(200):
     optimizer.step(closure)
-""",
-    ),
-)
+"""
 
 CHILD = """
 import torch
@@ -964,69 +652,25 @@ for step in range(300):
 LARGE, LITTLE = CHILD.format(floats="800_000_000"), CHILD.format(floats="1_000_000")
 
 # The child's tensor takes 3.2 GB.
-W9 = (
-    Case(
-        "W9",
-        "program on standard input",
-        SMALL_NET
-        + """
+W9 = """
+# --- program on standard input --begin SMALL_NET
 import subprocess, sys
 subprocess.run([sys.executable, "-I", "-"], stdin=open("child.py"), env={})
 for step in range(300):
     update()
-""",
-        files={"child.py": LARGE},
-    ),
-    Case(
-        "W9",
-        "system() of the C library",
-        SMALL_NET
-        + """
+# --- system() of the C library --begin SMALL_NET
 import ctypes, sys
 libc = ctypes.CDLL(None)
 libc.clearenv()
 libc.system(f"{sys.executable} -I child.py".encode())
 for step in range(300):
     update()
-""",
-        files={"child.py": LARGE},
-    ),
-    Case(
-        "W9",
-        "xargs",
-        SMALL_NET
-        + """
+# --- xargs --begin SMALL_NET
 import os, sys
 os.system(f"echo child.py | env -i xargs -n1 {sys.executable} -I")
 for step in range(300):
     update()
-""",
-        files={"child.py": LARGE},
-    ),
-    Case(
-        "W9",
-        "fork before the card is used",
-        """
-import os
-child = os.fork()
-if child == 0:
-    os.environ.clear()
-    exec(open("child.py").read())
-    os._exit(0)
-"""
-        + SMALL_NET
-        + """
-for step in range(300):
-    update()
-os.waitpid(child, 0)
-""",
-        files={"child.py": LARGE},
-    ),
-    Case(
-        "W9",
-        "application in an archive",
-        SMALL_NET
-        + """
+# --- application in an archive --begin SMALL_NET
 import os, subprocess, sys, zipapp
 os.makedirs("app", exist_ok=True)
 open("app/__main__.py", "w").write(open("child.py").read())
@@ -1034,18 +678,10 @@ zipapp.create_archive("app", "app.pyz")
 subprocess.Popen([sys.executable, "-I", "app.pyz"], env={}, start_new_session=True).wait()
 for step in range(300):
     update()
-""",
-        files={"child.py": LARGE},
-    ),
-)
-
-LATE = (
-    # The first update, after 25,000 steps, takes a batch of 65,536 through layers of 8,192: 2.1 GB each.
-    Case(
-        "late",
-        "learning starts late",
-        HEAD
-        + """
+"""
+LATE = """
+# --- learning starts late --begin HEAD
+#: The first update, after 25,000 steps, takes a batch of 65,536 through layers of 8,192: 2.1 GB each.
 import gymnasium as gym
 import numpy as np
 env = gym.make("CartPole-v1")
@@ -1065,14 +701,8 @@ for step in range(200_000):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-""",
-    ),
-    # Averages of a network of 0.8 GB, from three quarters on: with gradients, momentum and the copy more than 3 GB.
-    Case(
-        "late",
-        "averaged weights",
-        HEAD
-        + """
+# --- averaged weights --begin HEAD
+#: Averages of a network of 0.8 GB, from three quarters on: with gradients, momentum and the copy more than 3 GB.
 from torch.optim.swa_utils import AveragedModel
 net = nn.Sequential(nn.Linear(64, 10_000), nn.ReLU(), nn.Linear(10_000, 10_000), nn.Linear(10_000, 1)).to(device)
 optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
@@ -1087,14 +717,8 @@ for step in range(total):
             averaged = [AveragedModel(net) for _ in range(4)]
         for one in averaged:
             one.update_parameters(net)
-""",
-    ),
-    # Distances of 30,000 embeddings to each other, after the training: 3.6 GB.
-    Case(
-        "late",
-        "neighbours at the end",
-        SMALL_NET
-        + """
+# --- neighbours at the end --begin SMALL_NET
+#: Distances of 30,000 embeddings to each other, after the training: 3.6 GB.
 for step in range(50_000):
     update()
 model.eval()
@@ -1102,14 +726,8 @@ with torch.no_grad():
     test = torch.cat([model(torch.randn(1_000, 128, device=device)) for _ in range(30)])
     nearest = torch.cdist(test, test).topk(5, largest=False).indices
 print(nearest.shape)
-""",
-    ),
-    # 400 rounds add 20,000 rows of 128 floats, 10 MB each: 4 GB.
-    Case(
-        "late",
-        "aggregated demonstrations",
-        SMALL_NET
-        + """
+# --- aggregated demonstrations --begin SMALL_NET
+#: 400 rounds add 20,000 rows of 128 floats, 10 MB each: 4 GB.
 data = torch.zeros(0, 128, device=device)
 for iteration in range(400):
     data = torch.cat([data, torch.randn(20_000, 128, device=device)])
@@ -1119,14 +737,8 @@ for iteration in range(400):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-""",
-    ),
-    # Twice as wide every 5,000 steps, up to 32,768²: 4.3 GB of weights alone.
-    Case(
-        "late",
-        "network that widens",
-        HEAD
-        + """
+# --- network that widens --begin HEAD
+#: Twice as wide every 5,000 steps, up to 32,768²: 4.3 GB of weights alone.
 def build(width):
     return nn.Sequential(nn.Linear(32, width), nn.ReLU(), nn.Linear(width, width), nn.Linear(width, 1)).to(device)
 width = 256
@@ -1141,14 +753,8 @@ for step in range(40_000):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-""",
-    ),
-    # The report at exit compares 30,000 rows with each other: 3.6 GB.
-    Case(
-        "late",
-        "report at exit",
-        SMALL_NET
-        + """
+# --- report at exit --begin SMALL_NET
+#: The report at exit compares 30,000 rows with each other: 3.6 GB.
 import atexit
 @atexit.register
 def report():
@@ -1156,13 +762,10 @@ def report():
     print((x @ x.T).mean().item())
 for step in range(100_000):
     update()
-""",
-    ),
-)
+"""
 
-CLEAN_DQN = (
-    HEAD
-    + """
+FITS = """
+# --- DQN in one file --begin HEAD
 import argparse, random, time
 import gymnasium as gym
 import numpy as np
@@ -1226,12 +829,7 @@ if __name__ == "__main__":
             target.load_state_dict(q.state_dict())
     torch.save(q.state_dict(), "dqn.pt")
     envs.close(); writer.close()
-"""
-)
-
-CLEAN_PPO = (
-    HEAD
-    + """
+# --- PPO in one file --begin HEAD
 import gymnasium as gym
 import numpy as np
 from torch.distributions import Categorical
@@ -1298,16 +896,7 @@ for episode in range(10):
         o, r, term, trunc, _ = test.step(a)
         score += r; done = term or trunc
     print(episode, score)
-"""
-)
-
-FITS = (
-    Case("fits", "DQN in one file", CLEAN_DQN),
-    Case("fits", "PPO in one file", CLEAN_PPO),
-    Case(
-        "fits",
-        "SB3 PPO with evaluations",
-        """
+# --- SB3 PPO with evaluations --read
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import CheckpointCallback, EvalCallback
 from stable_baselines3.common.env_util import make_vec_env
@@ -1318,13 +907,7 @@ model = PPO("MlpPolicy", env, n_steps=256, batch_size=256, tensorboard_log="runs
 model.learn(1_000_000, callback=callbacks)
 model.save("ppo_cartpole")
 print(evaluate_policy(model, env, n_eval_episodes=20))
-""",
-        read=True,
-    ),
-    Case(
-        "fits",
-        "SB3 SAC with noise",
-        """
+# --- SB3 SAC with noise --read
 import argparse
 import numpy as np
 from stable_baselines3 import SAC
@@ -1342,13 +925,7 @@ def main():
     model.save("sac_pendulum")
 if __name__ == "__main__":
     main()
-""",
-        read=True,
-    ),
-    Case(
-        "fits",
-        "SB3 DQN on a world of one's own",
-        """
+# --- SB3 DQN on a world of one's own
 import gymnasium as gym
 import numpy as np
 from stable_baselines3 import DQN
@@ -1376,13 +953,7 @@ class Grid(gym.Env):
 model = DQN("MlpPolicy", Monitor(Grid()), buffer_size=50_000, learning_starts=1_000, device="cuda")
 model.learn(200_000)
 model.save("grid")
-""",
-    ),
-    Case(
-        "fits",
-        "classifier with validation",
-        HEAD
-        + """
+# --- classifier with validation --begin HEAD
 from torch.utils.data import DataLoader, TensorDataset, random_split
 data = TensorDataset(torch.randn(20_000, 1, 28, 28), torch.randint(0, 10, (20_000,)))
 train, val = random_split(data, [18_000, 2_000], generator=torch.Generator().manual_seed(0))
@@ -1410,13 +981,7 @@ for epoch in range(10):
     if correct / 2_000 >= best:
         best = correct / 2_000
         torch.save({"model": net.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, "best.pt")
-""",
-    ),
-    Case(
-        "fits",
-        "regression on a table",
-        HEAD
-        + """
+# --- regression on a table --begin HEAD
 import pandas as pd
 from torch.utils.data import DataLoader, TensorDataset
 frame = pd.read_csv("houses.csv").dropna()
@@ -1442,17 +1007,7 @@ for epoch in range(200):
         held = F.mse_loss(net(x[split:].to(device)), y[split:].to(device)).item()
     history.append({"epoch": epoch, "train": total / len(loader), "test": held})
 pd.DataFrame(history).to_csv("history.csv", index=False)
-""",
-        files={
-            "houses.csv": "area,rooms,town,price\n"
-            + "".join(f"{50 + i % 90},{1 + i % 6},{'abc'[i % 3]},{1000 + 37 * (i % 90)}\n" for i in range(800))
-        },
-    ),
-    Case(
-        "fits",
-        "autoencoder with workers",
-        HEAD
-        + """
+# --- autoencoder with workers --begin HEAD
 from torch.utils.data import DataLoader, Dataset
 class Noise(Dataset):
     def __len__(self):
@@ -1481,13 +1036,7 @@ if __name__ == "__main__":
         print(epoch, loss.item() / len(x))
         with torch.no_grad():
             torch.save(model.dec(torch.randn(64, 20, device=device)).cpu(), f"sample_{epoch}.pt")
-""",
-    ),
-    Case(
-        "fits",
-        "characters with an LSTM",
-        HEAD
-        + """
+# --- characters with an LSTM --begin HEAD
 text = open("input.txt").read()
 chars = sorted(set(text))
 index = {c: i for i, c in enumerate(chars)}
@@ -1522,14 +1071,7 @@ with torch.no_grad():
         x = torch.multinomial(logits[:, -1].softmax(-1), 1)
         out.append(chars[x.item()])
 print("".join(out))
-""",
-        files={"input.txt": "the quick brown fox jumps over the lazy dog. " * 200},
-    ),
-    Case(
-        "fits",
-        "REINFORCE on a world of one's own",
-        HEAD
-        + """
+# --- REINFORCE on a world of one's own --begin HEAD
 import csv
 import numpy as np
 from torch.distributions import Categorical
@@ -1566,13 +1108,7 @@ with open("log.csv", "w", newline="") as f:
         optimizer.step()
         rows.writerow([episode, sum(rewards)])
 torch.save(policy.state_dict(), "policy.pt")
-""",
-    ),
-    Case(
-        "fits",
-        "small GPT with mixed precision",
-        HEAD
-        + """
+# --- small GPT with mixed precision --begin HEAD
 class Block(nn.Module):
     def __init__(self, d=256, h=4):
         super().__init__()
@@ -1611,13 +1147,7 @@ for step in range(3_000):
     scheduler.step()
     if step % 500 == 0:
         torch.save(model.state_dict(), f"gpt_{step}.pt")
-""",
-    ),
-    Case(
-        "fits",
-        "GAN",
-        HEAD
-        + """
+# --- GAN --begin HEAD
 G = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 784), nn.Tanh()).to(device)
 D = nn.Sequential(nn.Linear(784, 256), nn.LeakyReLU(0.2), nn.Linear(256, 1)).to(device)
 g_opt, d_opt = (torch.optim.Adam(m.parameters(), lr=2e-4, betas=(0.5, 0.999)) for m in (G, D))
@@ -1635,12 +1165,7 @@ for epoch in range(20):
     with torch.no_grad():
         torch.save(G(fixed).cpu(), "samples.pt")
     print(epoch, d_loss.item(), g_loss.item())
-""",
-    ),
-    Case(
-        "fits",
-        "tables of Q values",
-        """
+# --- tables of Q values --cpu-only
 import gymnasium as gym
 import numpy as np
 env = gym.make("Taxi-v3")
@@ -1655,14 +1180,7 @@ for episode in range(3_000):
         q[s, a] += 0.1 * (r + 0.99 * q[s2].max() * (not terminated) - q[s, a])
         s, total, done = s2, total + r, terminated or truncated
 np.save("q.npy", q)
-""",
-        arguments=HOST,
-    ),
-    Case(
-        "fits",
-        "DDPG with a deque",
-        HEAD
-        + """
+# --- DDPG with a deque --begin HEAD
 import copy, random
 from collections import deque
 import gymnasium as gym
@@ -1696,13 +1214,7 @@ for episode in range(150):
                     q.data.mul_(0.995).add_(0.005 * p.data)
     print(episode, total)
 torch.save(actor.state_dict(), "actor.pt")
-""",
-    ),
-    Case(
-        "fits",
-        "A2C with processes",
-        HEAD
-        + """
+# --- A2C with processes --begin HEAD
 import gymnasium as gym
 import numpy as np
 from torch.distributions import Categorical
@@ -1732,13 +1244,7 @@ if __name__ == "__main__":
         loss = -(torch.stack(logs) * advantage.detach()).mean() + 0.5 * advantage.pow(2).mean() - 0.01 * entropy
         optimizer.zero_grad(); loss.backward(); optimizer.step()
     envs.close()
-""",
-    ),
-    Case(
-        "fits",
-        "cloning from a file",
-        HEAD
-        + """
+# --- cloning from a file --begin HEAD
 import csv
 from torch.utils.data import DataLoader, Dataset
 class Demonstrations(Dataset):
@@ -1765,17 +1271,7 @@ for epoch in range(50):
         losses.append(loss.item())
     print(epoch, sum(losses) / len(losses))
 torch.save(policy.state_dict(), "cloned.pt")
-""",
-        files={
-            "demos.csv": "x,v,angle,spin,action\n"
-            + "".join(f"{i % 7 / 7},{i % 5 / 5},{i % 3 / 3},{i % 11 / 11},{i % 2}\n" for i in range(3_000))
-        },
-    ),
-    Case(
-        "fits",
-        "early stopping with an average",
-        HEAD
-        + """
+# --- early stopping with an average --begin HEAD
 import copy, os
 net = nn.Sequential(nn.Linear(100, 300), nn.ReLU(), nn.Linear(300, 5)).to(device)
 average = copy.deepcopy(net).eval()
@@ -1806,13 +1302,7 @@ for epoch in range(start, 100):
         patience += 1
         if patience > 10:
             break
-""",
-    ),
-    Case(
-        "fits",
-        "five folds",
-        HEAD
-        + """
+# --- five folds --begin HEAD
 import numpy as np
 rng = np.random.default_rng(0)
 x, y = rng.normal(size=(2_000, 30)).astype("float32"), rng.integers(0, 3, 2_000)
@@ -1834,13 +1324,7 @@ for k in range(5):
     scores.append((guess == y[test]).mean())
     print(f"fold {k}: {scores[-1]:.3f}")
 print(np.mean(scores))
-""",
-    ),
-    Case(
-        "fits",
-        "Trainer class",
-        HEAD
-        + """
+# --- Trainer class --begin HEAD
 import json, logging, os, time
 from dataclasses import dataclass, asdict
 from torch.utils.data import DataLoader, TensorDataset
@@ -1886,12 +1370,7 @@ class Trainer:
         return sum((self.net(x.to(device)).argmax(1).cpu() == y).float().sum().item() for x, y in loader) / 2_000
 if __name__ == "__main__":
     Trainer(Config()).fit()
-""",
-    ),
-    Case(
-        "fits",
-        "evolution on the host",
-        """
+# --- evolution on the host --cpu-only
 import gymnasium as gym
 import numpy as np
 import torch
@@ -1920,16 +1399,53 @@ for generation in range(30):
     if generation % 10 == 0:
         print(generation, curve[-1])
 np.savetxt("curve.csv", np.array(curve))
+"""
+FORKED = Case(
+    "W9",
+    "fork before the card is used",
+    """
+import os
+child = os.fork()
+if child == 0:
+    os.environ.clear()
+    exec(open("child.py").read())
+    os._exit(0)
+"""
+    + SMALL_NET
+    + """
+for step in range(300):
+    update()
+os.waitpid(child, 0)
 """,
-        arguments=HOST,
-    ),
+    vram="2GiB",
+    files={"child.py": LARGE},
 )
 
+FILES = {
+    "tuned values over a table": {
+        "hyper.yml": "CartPole-v1:\n  policy: MlpPolicy\n  buffer_size: 50000\n  learning_rate: 0.001\n",
+        "tuned.json": '{"best_params": {"buffer_size": 90000000, "gamma": null}}',
+    },
+    "regression on a table": {
+        "houses.csv": "area,rooms,town,price\n"
+        + "".join(f"{50 + i % 90},{1 + i % 6},{'abc'[i % 3]},{1000 + 37 * (i % 90)}\n" for i in range(800))
+    },
+    "characters with an LSTM": {"input.txt": "the quick brown fox jumps over the lazy dog. " * 200},
+    "cloning from a file": {
+        "demos.csv": "x,v,angle,spin,action\n"
+        + "".join(f"{i % 7 / 7},{i % 5 / 5},{i % 3 / 3},{i % 11 / 11},{i % 2}\n" for i in range(3_000))
+    },
+}
+
+BEGINNINGS = {"HEAD": HEAD, "SMALL_NET": SMALL_NET, "HOST_NET": HOST_NET}
+ON_GPU = {"W3": W3, "W4": W4, "W5": W5, "W8": W8, "late": LATE}
 FOURTH = (
-    *(replace(case, read=True, ram="2GiB") for case in W1),
-    *(replace(case, read=True, ram="2GiB", arguments=TRUST) for case in W2),
-    *(replace(case, vram="2GiB") for case in (*W3, *W4, *W5, *W8, *W9, *LATE)),
-    *W6,
-    *W7,
-    *(replace(case, vram="3GiB", ram="8GiB") for case in FITS),
+    *listed("W1", W1, files=FILES, read=True, ram="2GiB"),
+    *W2,
+    *(case for klass, text in ON_GPU.items() for case in listed(klass, text, BEGINNINGS, vram="2GiB")),
+    *(replace(case, files={"child.py": LARGE}) for case in listed("W9", W9, BEGINNINGS, vram="2GiB")),
+    FORKED,
+    *listed("W6", W6, BEGINNINGS),
+    *listed("W7", W7, BEGINNINGS),
+    *listed("fits", FITS, BEGINNINGS, files=FILES, vram="3GiB", ram="8GiB"),
 )

@@ -60,6 +60,34 @@ def script(klass: str, name: str, body: str) -> Case:
     return Case(klass, name, SB3 + body, ram="4GiB", read=True)
 
 
+def listed(
+    klass: str,
+    text: str,
+    beginnings: dict[str, str] | None = None,
+    *,
+    files: dict[str, dict[str, str]] | None = None,
+    **given: object,
+) -> tuple[Case, ...]:
+    """The programs of a text, each after a line `# --- NAME [--begin B] [--ram SIZE] [--vram SIZE] [--read] [--cpu-only]`.
+
+    `#:` begins the comment that says why a program does not fit.
+    """
+    cases = []
+    for part in text.split("\n# --- ")[1:]:
+        head, _, body = part.partition("\n")
+        name, *options = head.split(" --")
+        own: dict[str, object] = {"files": (files or {}).get(name, {})}
+        beginning = ""
+        for option, _, value in (each.partition(" ") for each in options):
+            if option == "begin":
+                beginning = (beginnings or {})[value]
+            else:
+                own |= {option: value or True} if option != "cpu-only" else {"arguments": ("--cpu-only",)}
+        source = "".join(f"{line}\n" for line in body.rstrip("\n").split("\n") if not line.startswith("#:"))
+        cases.append(Case(klass, name, f"{beginning}\n{source}", **{**given, **own}))  # type: ignore[arg-type]
+    return tuple(cases)
+
+
 def gpu(klass: str, name: str, body: str, **given: object) -> Case:
     return Case(klass, name, GPU + body, **given)  # type: ignore[arg-type]
 

@@ -4,7 +4,6 @@ Generated inputs are the same in every run: what fails, fails again. `make fuzz`
 """
 
 import gc
-import os
 import random
 import signal
 from pathlib import Path
@@ -16,7 +15,6 @@ settings.register_profile("same-every-time", derandomize=True, database=None, de
 settings.load_profile("same-every-time")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts `make test &` so, and every child of the tests
     signal.signal(signal.SIGINT, signal.default_int_handler)  # would inherit it: nothing could be interrupted
-os.environ.setdefault("LEGROOM_HISTORY", "off")  # trainings of tests say nothing about this machine
 # The files with the longest tests, one row for each of the two processes of `make test`.
 LONG = (
     ("test_train_rllib.py", "test_real_torch.py", "test_brax_training.py", "test_train_brax.py"),

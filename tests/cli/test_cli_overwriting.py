@@ -14,7 +14,6 @@ COMMANDS = {
     "fit -o": ["fit", "RUN", "--ram", "8GiB", "--mode", "arithmetic", "-o", "FILE"],
     "fit --html": ["fit", "RUN", "--ram", "8GiB", "--mode", "arithmetic", "--html", "FILE"],
     "predict --html": ["predict", "RUN", "--mode", "arithmetic", "--html", "FILE"],
-    "check --write-baseline": ["check", "RUN", "--write-baseline", "FILE"],
     "watch --html": ["watch", "--html", "FILE", "--", "true"],
 }
 REFUSED = COMMANDS | {

@@ -58,7 +58,6 @@ SEEN = (
     (('train', 'run.yaml', '--timesteps', '-5'), '-5'),
     (('train', 'run.yaml', '--out', 'notes.txt'), 'notes.txt'),
     (('check', '--select', 'LR999', 'train.py'), 'LR999'),
-    (('check', 'train.py', '--baseline', 'train.py'), 'train.py'),
     (('explain', 'nosuch.log'), 'nosuch.log'),
     (('profile', 'CartPool-v1'), 'CartPole'),
     (('profile', 'CartPole-v1', '--frames', '0'), '0'),

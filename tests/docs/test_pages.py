@@ -111,7 +111,7 @@ def test_the_facts_of_the_glossary_are_those_of_the_benches() -> None:
     sections = read_sections()
     facts = (DOCS / "glossary.md").read_text().partition("## Numbers that many pages use")[2]
     memory = {row[:2]: row[2] for row in sections["Workers: memory"].rows}
-    forked = {row[:2]: row[2] for row in sections["Parallel: fresh and forked workers"].rows}
+    forked = {row[:2]: row[2] for row in sections["Workers: fresh and forked"].rows}
     storage = {row[:2]: row[4] for row in sections["Lossless storage: figures"].rows}
     rounded = [float(memory["1 KB", library].split()[0]) for library in ("SubprocVecEnv", "LeanVecEnv")]
     assert [f"{number:.0f} MB" in facts for number in (rounded[0] + 0.5, rounded[1])] == [True, True]

@@ -113,7 +113,7 @@ HOSTILE = {
     "time": {"run.json": seal(RUN).decode(), LIVE: '{"t": 1e300, "say": "hello"}'},
     "height": {"run.json": seal(RUN).decode(), LIVE: f'{{"t": 1, "host": {"9" * 4000}}}\n{{"t": 2, "host": 0}}'},
     "infinite": {"watch.json": json.dumps(WATCH | {"peak": {"host": float("inf")}, "summary": ""})},
-    "number": {"watch.json": json.dumps(WATCH | {"summary": 5})},
+    "number": {"watch.json": json.dumps(WATCH | {"command": 5})},
     "many": {"run.json": seal(RUN).decode(), LIVE: '{"t":1,"host":1}\n' * 1_500_000},
 }
 

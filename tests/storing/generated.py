@@ -6,14 +6,11 @@ that a failing case shrinks to a short one; the bulk of the bytes follows from a
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import struct
-from collections import Counter
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 
 import numpy as np
 from hypothesis import HealthCheck, settings
@@ -30,12 +27,10 @@ SPECIALS = {
     8: (0x7FF8000000000001, 0x7FF0000000000001, 0xFFFFFFFFFFFFFFFF, 1 << 63, 0, 0xFFF0000000000000, 1),
 }
 
-# ---- how many cases, and how far a long run has come ----
+# ---- how many cases ----
 
 GIVEN_CASES = os.environ.get("LEGROOM_STORAGE_CASES")
 CASES = int(GIVEN_CASES or 2000)
-PROGRESS = os.environ.get("LEGROOM_STORAGE_PROGRESS")  # a file for `python -m bench.storage_cases` to look at
-done: Counter[str] = Counter()
 
 
 def cases(share: float) -> settings:
@@ -50,21 +45,6 @@ def cases(share: float) -> settings:
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-
-
-def count(name: str) -> None:
-    """Note that a case of the property `name` has been checked."""
-    done[name] += 1
-    if PROGRESS and done[name] % 100 == 0:
-        write_progress()
-
-
-def write_progress() -> None:
-    """Leave the counts where the bench looks for them."""
-    if PROGRESS:
-        fresh = Path(f"{PROGRESS}.fresh")
-        fresh.write_text(json.dumps(done))
-        fresh.replace(PROGRESS)
 
 
 # ---- layouts ----

@@ -1,7 +1,7 @@
 """The C core against the NumPy reference and against plain lists: every byte comes back, under the right number.
 
-`python -m bench.storage_cases` runs the same properties on more than 100,000 cases, `make test-native` on a build with
-sanitizers. See generated.py for what is generated.
+`LEGROOM_STORAGE_CASES=100000` runs the same properties on so many cases, drawn anew; `make test-native` on a build
+with sanitizers. See generated.py for what is generated.
 """
 
 from __future__ import annotations
@@ -31,10 +31,8 @@ from generated import (
     Sequence,
     Step,
     cases,
-    count,
     harms,
     sequences,
-    write_progress,
 )
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -44,12 +42,6 @@ both = pytest.mark.parametrize("made_by", [core, reference], ids=["core", "refer
 # the core with its queue: what is not yet encoded is read raw, whenever that is
 queued: Any = SimpleNamespace(**{**vars(core), "Store": partial(core.Store, queueing=2)})
 all_three = pytest.mark.parametrize("made_by", [core, queued, reference], ids=["core", "queued", "reference"])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def progress() -> Iterator[None]:
-    yield
-    write_progress()
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +125,6 @@ def test_every_observation_comes_back(spill_fds: tuple[int, int], case: Sequence
         if len(case.steps) % 2:
             store.seal()
         check_all(store, plain, len(case.steps))
-    count("sequences against reference and plain lists")
 
 
 @cases(0.1)
@@ -168,7 +159,6 @@ def test_gathering_from_several_stores_is_reading_each(case: Sequence, parts: in
         assert [row.tobytes() for row in out] == expected
         assert [row.tobytes() for row in first] == expected
         assert [row.tobytes() for row in second] == expected_next
-    count("gathering from several stores")
 
 
 @cases(0.05)
@@ -214,7 +204,6 @@ def test_a_ring_gives_rows_and_what_follows_them(case: Sequence, n_each: int, n_
         for row, env in ((-1, 0), (n_rows, 0), (0, -1), (0, layout.n_streams)):
             with pytest.raises(IndexError):
                 made_by.gather_ring(*ring, np.array([row]), np.array([env]), 0, out[:1], out[:1])
-    count("rows of a ring")
 
 
 # ---- damage: refused, or read as something, never a crash ----
@@ -256,7 +245,6 @@ def test_a_damaged_dump_is_refused_or_read_as_something(
     by_core, by_reference = said
     assert by_core == by_reference
     assert by_core is None or None not in by_core  # damage that can be seen is refused before anything is read
-    count("damaged dumps")
 
 
 def everything(store: object, layout: Layout) -> list[bytes | None]:

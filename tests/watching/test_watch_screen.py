@@ -15,7 +15,7 @@ from legroom.rendering.document import Document, Note
 from legroom.rendering.watch_text import WatchDisplay, live_line
 
 ROWS, COLUMNS = 20, 80
-TOKEN = re.compile(rb"\x1b\[(\d*)([A-Za-z])|\x1b([78D])|([\r\n])|([^\x1b\r\n]+)")
+TOKEN = re.compile(rb"\x1b\[(\d*)([A-Za-z])|([\r\n])|([^\x1b\r\n]+)")
 
 
 class Terminal:
@@ -25,7 +25,6 @@ class Terminal:
         self.rows = [""] * ROWS
         self.gone: list[str] = []
         self.row = self.column = 0
-        self.kept = (0, 0)
 
     def feed(self, data: bytes) -> None:
         place = 0
@@ -33,31 +32,16 @@ class Terminal:
             found = TOKEN.match(data, place)
             assert found is not None, data[place : place + 20]
             place = found.end()
-            if found[5]:
-                self._write(found[5].decode(errors="replace"))
-            elif found[4] == b"\r":
+            if found[4]:
+                self._write(found[4].decode(errors="replace"))
+            elif found[3] == b"\r":
                 self.column = 0
-            elif found[4] == b"\n" or found[3] == b"D":
+            elif found[3] == b"\n":
                 self._down()
-            elif found[3] == b"7":
-                self.kept = (self.row, self.column)
-            elif found[3] == b"8":
-                self.row, self.column = self.kept
+            elif found[2] == b"K":
+                self.rows[self.row] = self.rows[self.row][: self.column]
             else:
-                self._control(int(found[1] or 1), found[2])
-
-    def _control(self, count: int, what: bytes) -> None:
-        if what == b"A":
-            self.row = max(self.row - count, 0)
-        elif what == b"E":
-            self.row, self.column = min(self.row + count, ROWS - 1), 0
-        elif what == b"K":
-            self.rows[self.row] = self.rows[self.row][: self.column]
-        elif what == b"J":
-            self.rows[self.row] = self.rows[self.row][: self.column]
-            self.rows[self.row + 1 :] = [""] * (ROWS - self.row - 1)
-        else:
-            assert what == b"m", what
+                assert found[2] == b"m", found[2]
 
     def _down(self) -> None:
         if self.row == ROWS - 1:
@@ -88,10 +72,12 @@ def test_what_is_drawn_stays_below_what_the_command_writes() -> None:
     for number in range(60):
         display.memory(sample(number, trainer=100 + number, workers=50), limit, None)
         display.pass_on(f"\r{number:>3}% done".encode())  # a bar that does not end its line
+        display.memory(sample(number + 0.6, trainer=100, workers=50), limit, None)
+        assert terminal.rows[terminal.row] == f"{number:>3}% done"
         if number % 2:
             display.pass_on(f"\r\nline {number}\r\n".encode())
     display.memory(sample(60, trainer=160, workers=50), limit, None)
-    drawn = terminal.rows[terminal.row + 1 :]
+    drawn = terminal.rows[terminal.row :]
     assert drawn[0].endswith("210.0 MiB of 8.0 GiB · GPU 3.0 GiB · workers 50.0 MiB · 1 min") and not any(drawn[1:])
     display.end(Document("", Note("the end"), ()))
     shown = [line for line in terminal.lines() if line]

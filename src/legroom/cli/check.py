@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shlex
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from legroom.checking.check import check, chosen_rules, find_rule
 from legroom.checking.fixing import applied, fix_file
 from legroom.cli.budgets import chosen_budget, place_of
 from legroom.cli.commands import CheckCommand
-from legroom.cli.output import check_writable, write_text
 from legroom.cli.overrides import repeated, split_settings
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
-from legroom.model.footprint import Finding
 from legroom.model.rule import Checked, Fix
 from legroom.named_runs import workloads
 from legroom.reading.constants import walked_settings
 from legroom.reading.project_file import read_project
 from legroom.reading.yamls import parse_yaml
-from legroom.rendering.console import JSON_VERSION, document, say
+from legroom.rendering.console import document, say
 from legroom.rendering.findings_text import (
     check_document,
     check_json,
     fixes_text,
-    github_text,
     rule_text,
     rules_text,
     sarif_text,
 )
 
-_NUMBER = re.compile(r"\d[\d,._]*")
-Known = tuple[str, str, str]
 FixedFile = tuple[str, list[Fix], str]  # path, fixes made, the change as a diff
 
 
@@ -52,9 +43,6 @@ def run(asked: CheckCommand) -> int:
     paths, project = asked.paths, read_project(asked.paths[0])
     asked.gpu = asked.gpu or (None if asked.vram else project.gpu)
     asked.ram, asked.vram = asked.ram or project.ram, asked.vram or project.vram
-    baseline = asked.baseline
-    if baseline is None and project.baseline and project.folder is not None:
-        baseline = project.folder / project.baseline
     machine, where = place_of(asked)
     budget = chosen_budget(machine, asked)
     if asked.cpu_only:
@@ -65,26 +53,18 @@ def run(asked: CheckCommand) -> int:
         device="cpu" if where == "cpu" else None,
     )  # fmt: skip
     checked, made = _fixed(look, paths, dry_run=asked.dry_run) if asked.fix else (look(), [])
-    if asked.write_baseline is not None:
-        count = write_baseline(asked.write_baseline, checked, force=asked.force)
-        say(f"written: {asked.write_baseline}, {count:,} findings")
-        return EXIT_GOOD
-    checked, dropped = (checked, 0) if baseline is None else without_known(checked, baseline)
     repairs = list(_repairs(checked, repeated(asked.settings, like=asked.like))) if asked.fix else []
     if asked.json or asked.format == "json":
-        known: dict[str, Any] = {} if baseline is None else {"in_baseline": dropped}
-        known |= {"repairs": repairs} if repairs else {}
+        known: dict[str, Any] = {"repairs": repairs} if repairs else {}
         say(document(check_json(checked) | _made_json(made, asked.dry_run) | known))
     elif asked.format == "text":
-        told = [f"{dropped:,} findings are in the baseline {baseline}"] if dropped else []
-        found = check_document(checked, budget, everything=asked.everything)
         fixes: list[Any] = [*repairs, ""] if repairs and not made else list(repairs)
         fixes += fixes_text(made, checked, dry_run=asked.dry_run) if asked.fix and (made or not repairs) else ()
         if fixes:
             say(fixes)
-        say(replace(found, parts=[*found.parts, *told]))
+        say(check_document(checked, budget, everything=asked.everything))
     else:
-        say(github_text(checked) if asked.format == "github" else sarif_text(checked, chosen_rules()))
+        say(sarif_text(checked, chosen_rules()))
     return EXIT_FINDINGS if any(each.bad for each in checked) else EXIT_GOOD
 
 
@@ -130,59 +110,3 @@ def _made_json(made: list[FixedFile], dry_run: bool) -> dict[str, Any]:
         return {}
     fixes = [{"path": path, **asdict(fix)} for path, all_made, _ in made for fix in all_made]
     return {"would_fix" if dry_run else "fixed": fixes}
-
-
-def write_baseline(file: Path, checked: Sequence[Checked], *, force: bool) -> int:
-    """Write the findings of a check; return how many.
-
-    Raises:
-        BadInput: the file cannot be written.
-    """
-    check_writable("--write-baseline", file, force=force)
-    counts = Counter(_known(finding, file) for each in checked for finding in each.findings)
-    entries = [{"path": p, "rule": r, "message": m, "count": n} for (p, r, m), n in sorted(counts.items())]
-    write_text("--write-baseline", file, json.dumps({"legroom": JSON_VERSION, "findings": entries}, indent=2) + "\n")
-    return counts.total()
-
-
-def without_known(checked: Sequence[Checked], file: Path) -> tuple[list[Checked], int]:
-    """Return the check without the findings that the baseline has, and how many those are.
-
-    A finding is known again by its file, its rule and its message without figures: what is above it may move, and a
-    figure of its message may change. As many as the baseline has are left out; one more of the same is new.
-
-    Raises:
-        BadInput: the file cannot be read.
-    """
-    left, new, dropped = _read(file), [], 0
-    for each in checked:
-        findings = []
-        for finding in each.findings:
-            key = _known(finding, file)
-            if left[key] > 0:
-                left[key] -= 1
-                dropped += 1
-            else:
-                findings.append(finding)
-        new.append(replace(each, findings=tuple(findings)))
-    return new, dropped
-
-
-def _known(finding: Finding, file: Path) -> Known:
-    path = Path(finding.path or "").resolve()
-    try:
-        name = path.relative_to(file.resolve().parent).as_posix()
-    except ValueError:
-        name = path.as_posix()
-    return name, finding.code, _NUMBER.sub("#", finding.message)
-
-
-def _read(file: Path) -> Counter[Known]:
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-        return Counter({(e["path"], e["rule"], e["message"]): int(e["count"]) for e in data["findings"]})
-    except OSError as error:
-        hint = f"legroom check . --write-baseline {file}"
-        raise BadInput(f"--baseline: {error.strerror}", path=file, hint=hint) from None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise BadInput("--baseline: not a baseline", path=file, hint="write it with --write-baseline") from None

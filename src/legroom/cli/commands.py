@@ -360,7 +360,7 @@ class CheckCommand(JsonOption, PlaceOptions, RunOptions):
 
     Run files, zoo and brax YAML are parsed; Python is read by its syntax tree. Exit code 1: there are errors or
     warnings. The comment `# legroom: ignore[LR012]` suppresses a finding. [tool.legroom] in the nearest pyproject.toml
-    may set ignore, ram, vram, gpu and baseline.
+    may set ignore, ram, vram and gpu.
 
     \b
     legroom check train.py --ram 32GiB --vram 16GiB
@@ -370,7 +370,7 @@ class CheckCommand(JsonOption, PlaceOptions, RunOptions):
     legroom check constants.py --like gameboy:default
     legroom check configs/ --select minibatch-does-not-divide
     legroom check brax.yaml --fix --dry-run
-    legroom check . --format sarif --baseline legroom-baseline.json
+    legroom check . --format sarif
     """
 
     module = "legroom.cli.check"
@@ -380,15 +380,12 @@ class CheckCommand(JsonOption, PlaceOptions, RunOptions):
     rule: str | None = option(
         "Explain a rule: what it finds, and why.", "--explain-rule", "--rule", metavar="RULE", rare=True
     )
-    baseline: Path | None = option("Hide the findings in FILE.", metavar="FILE", rare=True)
     fix: bool = option("Apply mechanical fixes to the files.", group=OUTPUT)
     dry_run: bool = option("With --fix: only show the changes.", group=OUTPUT)
     everything: bool = option("Also list what is fine, and why.", "--all", group=OUTPUT)
     list_rules: bool = option("List the rules.", "--list", group=OUTPUT)
-    write_baseline: Path | None = option("Write all findings, for --baseline.", metavar="FILE", group=OUTPUT, rare=True)
-    force: bool = option("Overwrite files that legroom did not write.", group=OUTPUT, rare=True)
-    format: Literal["text", "json", "github", "sarif"] = option(
-        "For people, programs, GitHub, code scanning.", group=OUTPUT, rare=True, default="text"
+    format: Literal["text", "json", "sarif"] = option(
+        "For people, programs, code scanning.", group=OUTPUT, rare=True, default="text"
     )
 
 
@@ -509,12 +506,10 @@ class MachineCommand(JsonOption):
 
     \b
     legroom machine
-    legroom machine --history
     legroom machine --json
     """
 
     module = "legroom.cli.facts:machine"
-    history: bool = option("List past trainings on this machine: predicted, measured, effect on bands.")
 
 
 class WorkloadsCommand(JsonOption):

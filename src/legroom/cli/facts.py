@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 
 from legroom.backends.base import backend_names
 from legroom.cli.commands import MachineCommand, SchemaCommand, WorkloadsCommand
 from legroom.machine import probe
-from legroom.machine.history import PastRun, band_scale, past_runs
 from legroom.model.machine import Machine
 from legroom.model.run import Run
 from legroom.named_runs import workloads as all_workloads
@@ -23,10 +20,6 @@ KEYS = ("ram", "limit", "limit_origin", "job", "available", "swap", "shm", "core
 
 
 def machine(asked: MachineCommand) -> None:
-    if asked.history:
-        runs = past_runs()
-        say(_history_document(runs) if asked.json else _history(runs))
-        return
     found = probe()
     known = {key: getattr(found, key) for key in KEYS}
     gpus = [{"name": g.name, "total": g.total, "free": g.free} for g in found.gpus]
@@ -53,34 +46,6 @@ def _machine(machine: Machine) -> Iterator[Part]:
     yield memory
     yield ""
     yield ", ".join(f"{name} {version}" for name, version in machine.versions.items())
-
-
-def _history(runs: Sequence[PastRun]) -> Iterator[Part]:
-    if not runs:
-        yield "no training was predicted and measured here yet; legroom train, watch and MemoryCallback record them"
-        return
-    table = Table(["run", "predicted", "between", "measured", "error", "", "by", "on"], "lrrrrlll")
-    for run in runs:
-        table.add(
-            run.name, format_size(run.predicted), f"{format_size(run.low)} - {format_size(run.high)}",
-            format_size(run.measured), f"{run.error:+.1%}", "" if run.inside else "outside", run.seen_by,
-            time.strftime("%Y-%m-%d", time.localtime(run.when)),
-        )  # fmt: skip
-    yield table
-    yield ""
-    for way, mine in _by_way(runs).items():
-        inside = sum(run.inside for run in mine)
-        scale = f"bands are now {band_scale(way, runs):.2f} times as wide"
-        yield f"{way}: {inside} of {len(mine)} inside their band; {scale}"
-
-
-def _history_document(runs: Sequence[PastRun]) -> str:
-    scales = {way: band_scale(way, runs) for way in _by_way(runs)}
-    return document({"runs": [asdict(run) | {"inside": run.inside} for run in runs], "band_scales": scales})
-
-
-def _by_way(runs: Sequence[PastRun]) -> dict[str, list[PastRun]]:
-    return {way: [run for run in runs if run.way == way] for way in dict.fromkeys(run.way for run in runs)}
 
 
 def workloads(asked: WorkloadsCommand) -> None:

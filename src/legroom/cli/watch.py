@@ -10,8 +10,7 @@ from typing import Any
 
 from legroom.cli.commands import TrainProgramCommand, WatchCommand
 from legroom.cli.output import check_writable
-from legroom.errors import EXIT_GOOD, BadInput, LegroomError
-from legroom.machine.history import VARIABLE, PastRun
+from legroom.errors import EXIT_GOOD, BadInput
 from legroom.model.files import write_whole
 from legroom.model.trace import Watched
 from legroom.rendering.document import Document
@@ -40,8 +39,6 @@ def run(asked: WatchCommand) -> int:
         else:
             found = attach(asked.pid or 0, **how)
         report(asked, found, display, watched_document(found), watched_json(found))
-    if os.environ.get(VARIABLE) != "off":
-        remember_watched(found)
     return EXIT_GOOD if found.exit_code is None else found.exit_code
 
 
@@ -118,27 +115,3 @@ def _write(files: Mapping[Path, str]) -> None:
             _tell(f"written: {file}\n")
         except OSError as error:  # the command's own exit code is what counts
             _tell(f"legroom watch: {file}: {error.strerror}\n")
-
-
-def remember_watched(found: Watched) -> PastRun | None:
-    """Keep the peak of a script beside its prediction by arithmetic, where it is one run and ended well; else None.
-
-    A script with arguments of its own may be any run, and is left out.
-    """
-    from legroom.machine import probe  # these imports would count as the watching's
-    from legroom.machine.history import remember_run
-    from legroom.predicting.predict import predict
-    from legroom.reading import read_all
-
-    if found.exit_code != 0 or not found.exact or len(found.command) != 2 or not found.trace.peak_host:
-        return None
-    python, script = found.command
-    if not Path(python).name.startswith("python") or not script.endswith(".py"):
-        return None
-    try:
-        (run,) = read_all(script)
-        said = predict(run, probe(), mode="arithmetic")
-    except (LegroomError, ValueError, OSError):  # no run, several, or one whose sizes are not known
-        return None
-    measured = found.trace.peak_host
-    return remember_run(run.name, said.way, said.host, measured, scale=said.band_scale, seen_by="watch")

@@ -83,19 +83,14 @@ def _used(plan: Plan) -> float:
 
 @dataclass(frozen=True)
 class Tier:
-    """The plan for one size of card, or for one card, and what people look at first.
-
-    Args:
-        card: its name; empty where only its memory is given.
-        most: of runs that get all environments that a card has room for, what bounds them.
-    """
+    """The plan for one size of card, or for one card, and what people look at first."""
 
     vram: int
     plan: Plan
     batch: int
     minibatches: int | None
-    most: MostEnvs | None
-    card: str = ""
+    most: MostEnvs | None  # of runs that get all environments that a card has room for, what bounds them
+    card: str = ""  # its name; empty where only its memory is given
 
     @property
     def n_envs(self) -> int:
@@ -152,21 +147,14 @@ class Named:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What a machine can train of a workload.
+    """What a machine can train of a workload."""
 
-    Args:
-        named: its runs beside the budget, in their order.
-        chosen: the first that fits with the learning it is written for (`until_one_fits`); None where none does.
-        passed: the runs before it, which fit only with another learning.
-        plan: the workload's default run, made to fit with all knobs.
-        shown: the plan of the chosen run; where none was chosen, `plan`.
-    """
-
-    named: tuple[Named, ...]
+    named: tuple[Named, ...]  # its runs beside the budget, in their order
+    # the first that fits with the learning it is written for (`until_one_fits`); None where none does
     chosen: Run | None
-    passed: tuple[str, ...]
-    plan: Plan
-    shown: Plan
+    passed: tuple[str, ...]  # the runs before it, which fit only with another learning
+    plan: Plan  # the workload's default run, made to fit with all knobs
+    shown: Plan  # the plan of the chosen run; where none was chosen, `plan`
 
 
 def in_order(workload: str, runs: Iterable[Run]) -> list[Run]:

@@ -28,35 +28,30 @@ class NotFollowed(NamedTuple):
 
 @dataclass
 class Draft:
-    """The data of one run as its file would have it, and where each key was found.
-
-    Args:
-        unknown: keys whose value cannot be known without executing something: path -> (line, what stands there).
-            An override may still give them; one that memory depends on is an error otherwise.
-        not_followed: what may have changed any value, so that none can be relied on.
-        doubted: keys whose value is likely and not certain: a prediction takes it, a check claims nothing of it.
-        settle: the reader's last word, once the base run and the overrides are laid over the draft; it is told which
-            keys the overrides have set.
-        settled: keys that already mean what a run file means, whatever kind of file they stand in.
-        base: the script whose run the constants are laid on.
-        others: settings that a run file has no place for, by name: value, line, and what the user calls it. They may be
-            arguments of the environment.
-        used: what the user calls the settings that were read, where those that were not are listed.
-        finish: the part of `settle` that refuses nothing, for those who want to know what can be known.
-    """
+    """The data of one run as its file would have it, and where each key was found."""
 
     name: str
     path: str | None
     data: dict[str, Any] = field(default_factory=dict)
     lines: dict[Key, int] = field(default_factory=dict)
+    # keys whose value cannot be known without executing something: path -> (line, what stands there). An override may
+    # still give them; one that memory depends on is an error otherwise.
     unknown: dict[Key, tuple[int | None, str]] = field(default_factory=dict)
-    not_followed: NotFollowed | None = None
+    not_followed: NotFollowed | None = None  # what may have changed any value, so that none can be relied on
+    # the reader's last word, once the base run and the overrides are laid over the draft; it is told which keys the
+    # overrides have set
     settle: Callable[[Draft, Collection[Key]], None] | None = None
+    # the part of `settle` that refuses nothing, for those who want to know what can be known
     finish: Callable[[Draft, Collection[Key]], None] | None = None
+    # keys that already mean what a run file means, whatever kind of file they stand in
     settled: set[Key] = field(default_factory=set)
+    # keys whose value is likely and not certain: a prediction takes it, a check claims nothing of it
     doubted: set[Key] = field(default_factory=set)
-    base: str | None = None
+    base: str | None = None  # the script whose run the constants are laid on
+    # settings that a run file has no place for, by name: value, line, and what the user calls it. They may be arguments
+    # of the environment.
     others: dict[str, tuple[Any, int | None, str]] = field(default_factory=dict)
+    # what the user calls the settings that were read, where those that were not are listed
     used: list[str] = field(default_factory=list)
 
     def put(self, key: Key, value: Any, line: int | None = None) -> None:
@@ -136,46 +131,30 @@ def only_entry(drafts: list[Draft], entry: str | None, path: str) -> list[Draft]
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Where names belong, and which values are numbers.
+    """Where names belong, and which values are numbers."""
 
-    Args:
-        names: bare names that an override may use, besides hyperparameters, with their place in a run file.
-        moved: keys that people write elsewhere than where they belong.
-        hyperparams: that the backend takes besides those of its algorithms.
-        layers: keys of policy.kwargs that hold layer widths.
-        sizes: hyperparameters that are whole numbers of at least 1.
-        counts: those that are whole numbers, with the least: 0, or -1 where the library gives that a meaning.
-        free: those that take anything: class names, mappings, objects of the library.
-    """
-
+    # bare names that an override may use, besides hyperparameters, with their place in a run file
     names: Mapping[str, Key] = field(default_factory=dict)
-    moved: Mapping[Key, Key] = field(default_factory=dict)
-    hyperparams: frozenset[str] = frozenset()
-    layers: tuple[str, ...] = ()
-    sizes: frozenset[str] = frozenset()
+    moved: Mapping[Key, Key] = field(default_factory=dict)  # keys that people write elsewhere than where they belong
+    hyperparams: frozenset[str] = frozenset()  # that the backend takes besides those of its algorithms
+    layers: tuple[str, ...] = ()  # keys of policy.kwargs that hold layer widths
+    sizes: frozenset[str] = frozenset()  # hyperparameters that are whole numbers of at least 1
+    # those that are whole numbers, with the least: 0, or -1 where the library gives that a meaning
     counts: Mapping[str, int] = field(default_factory=dict)
-    free: frozenset[str] = frozenset()
+    free: frozenset[str] = frozenset()  # those that take anything: class names, mappings, objects of the library
 
 
 class FileKind(Protocol):
-    """One such kind of file.
+    """One such kind of file."""
 
-    Attributes:
-        name: one word, before "file" in sentences: "zoo".
-        spellings: its names for keys of a run file.
-        beside: the file in the same folder that completes it; without a folder it cannot be read.
-        in_python: whether its mapping may stand in a Python module too, as `hyperparams = {...}`.
-        certain: whether its keys mean what the library means by them; a program of the user's own may read them
-            otherwise, so that a value which the library would refuse is no mistake.
-        by_entry: whether it is a mapping from names to runs.
-    """
-
-    name: str
-    spellings: Mapping[str, Key] = {}
-    beside: str = ""
-    in_python: bool = False
+    name: str  # one word, before "file" in sentences: "zoo"
+    spellings: Mapping[str, Key] = {}  # its names for keys of a run file
+    beside: str = ""  # the file in the same folder that completes it; without a folder it cannot be read
+    in_python: bool = False  # whether its mapping may stand in a Python module too, as `hyperparams = {...}`
+    # whether its keys mean what the library means by them; a program of the user's own may read them otherwise, so that
+    # a value which the library would refuse is no mistake
     certain: bool = True
-    by_entry: bool = False
+    by_entry: bool = False  # whether it is a mapping from names to runs
 
     def matches(self, data: dict[Any, Any]) -> bool:
         """Return whether the parsed file is of this kind; run files are not asked about."""

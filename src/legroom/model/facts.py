@@ -47,16 +47,13 @@ def defaults(base: Mapping[str, Any] = MappingProxyType({}), /, drop: str = "", 
 
 @dataclass(frozen=True)
 class Counts:
-    """Per iteration: `samples` collected, `minibatches` per epoch, `updates` in all; and `iterations` that run.
-
-    Args:
-        depends_on: the hyperparameters they were computed from; where one is not known, neither are the counts.
-    """
+    """Per iteration: `samples` collected, `minibatches` per epoch, `updates` in all; and `iterations` that run."""
 
     samples: int
     minibatches: int | None = None
     updates: int | None = None
     iterations: int | None = None
+    # the hyperparameters they were computed from; where one is not known, neither are the counts
     depends_on: tuple[str, ...] = ()
 
     @property
@@ -67,32 +64,23 @@ class Counts:
 
 @dataclass(frozen=True)
 class StoredData:
-    """The samples that a run keeps: `rollout`, 4 GiB, `stored`; at its peak 8 GiB, `while SB3 flattens it`.
-
-    Args:
-        peak: bytes together with copies of it that are alive for a moment; None where there are none.
-    """
+    """The samples that a run keeps: `rollout`, 4 GiB, `stored`; at its peak 8 GiB, `while SB3 flattens it`."""
 
     name: str
     nbytes: int
     when: str
-    peak: int | None = None
+    peak: int | None = None  # bytes together with copies of it that are alive for a moment; None where there are none
     peak_when: str = ""
 
 
 @dataclass(frozen=True)
 class Storage:
-    """One kind of storage and its length.
-
-    Args:
-        steps: of each environment in a rollout or an unroll (which is never stored as a whole), of all of them in a
-            replay.
-        observation: as it is stored, a `Space`; None where the run's spaces are not known.
-    """
+    """One kind of storage and its length."""
 
     kind: Literal["rollout", "replay", "unroll"]
+    # of each environment in a rollout or an unroll (which is never stored as a whole), of all of them in a replay
     steps: int
-    observation: Any = None
+    observation: Any = None  # as it is stored, a `Space`; None where the run's spaces are not known
 
     def rows(self, n_envs: int) -> int:
         """Return how many steps of all environments together are held at once."""

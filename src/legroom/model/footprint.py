@@ -69,13 +69,7 @@ HOST_PLACES = (Place.HOST, Place.WORKER, Place.SHM)  # what the process tree's P
 
 @dataclass(frozen=True)
 class Item:
-    """One block of bytes; `nbytes` is of one, `count` how many, `error` the ± bytes of one.
-
-    Args:
-        optional: taken where there is room for it; a program runs without.
-        reserved: what its array maps in one piece when it is made, written or not.
-        mapped: how much of `nbytes` is pages of library files, which all processes of a machine share that use them.
-    """
+    """One block of bytes; `nbytes` is of one, `count` how many, `error` the ± bytes of one."""
 
     name: str
     nbytes: int
@@ -85,9 +79,10 @@ class Item:
     count: int = 1
     known: Known = Known.ARITHMETIC
     error: int = 0
-    optional: bool = False
+    optional: bool = False  # taken where there is room for it; a program runs without
+    # how much of `nbytes` is pages of library files, which all processes of a machine share that use them
     mapped: int = 0
-    reserved: int = 0
+    reserved: int = 0  # what its array maps in one piece when it is made, written or not
 
     @property
     def total(self) -> int:
@@ -106,15 +101,11 @@ class Peak:
 
 @dataclass(frozen=True)
 class AllocatorPeaks:
-    """What the CUDA caching allocator itself reports: no context, no library workspace outside of it.
-
-    Args:
-        error: ± bytes of `peak_reserved`.
-    """
+    """What the CUDA caching allocator itself reports: no context, no library workspace outside of it."""
 
     peak_allocated: int
     peak_reserved: int
-    error: int = 0
+    error: int = 0  # ± bytes of `peak_reserved`
 
     @property
     def band(self) -> tuple[int, int]:
@@ -124,15 +115,7 @@ class AllocatorPeaks:
 
 @dataclass(frozen=True)
 class Footprint:
-    """The whole bill of one run.
-
-    Args:
-        unseen: code of the run's own that the figures depend on and that was not imported; they are guesses then.
-        unknown: why the memory of the networks and updates is a guess, each with the way to know.
-        assumed: answers that were given to code that asked for values while it was traced.
-        not_built: why the environment could not be built to be measured; its own memory is not in the figures then.
-        way: how it was predicted; `band_scale` is what past runs of that way stretch the host's band by.
-    """
+    """The whole bill of one run."""
 
     name: str
     items: tuple[Item, ...]
@@ -140,12 +123,12 @@ class Footprint:
     findings: tuple[Finding, ...] = ()
     allocator: AllocatorPeaks | None = None
     notes: tuple[str, ...] = field(default=())
+    # code of the run's own that the figures depend on and that was not imported; they are guesses then
     unseen: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-    assumed: tuple[Assumed, ...] = ()
+    unknown: tuple[str, ...] = ()  # why the memory of the networks and updates is a guess, each with the way to know
+    assumed: tuple[Assumed, ...] = ()  # answers that were given to code that asked for values while it was traced
+    # why the environment could not be built to be measured; its own memory is not in the figures then
     not_built: str = ""
-    way: str = ""
-    band_scale: float = 1.0
 
     def __repr__(self) -> str:
         gpu = "" if self.gpu is None else f", GPU {format_size(self.gpu.nbytes)}"
@@ -194,8 +177,6 @@ class Footprint:
         nbytes = sum(item.total for item in live)
         # Workers are alike, so an error repeats `count` times; different items err independently.
         error = math.isqrt(sum((item.count * item.error) ** 2 for item in live))
-        if Place.HOST in places:
-            error = int(self.band_scale * error)
         return Peak(nbytes, max(0, nbytes - error), nbytes + error, phase)
 
     def _peak(self, places: tuple[Place, ...]) -> Peak:

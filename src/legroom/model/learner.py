@@ -34,32 +34,20 @@ class Exported:
 
 @dataclass(frozen=True)
 class TrainTask:
-    """One start of the training child.
+    """One start of the training child."""
 
-    Args:
-        run: what to train, with the knobs already turned and its seed chosen.
-        total_timesteps: where it ends, counted from the very beginning.
-        resume: go on from the last good checkpoint of `out`.
-        checkpoint_every: environment steps; None: after every iteration, thinned by time.
-        keep, keep_best: how many checkpoints stay: the last ones, and the best by evaluation.
-        pictures_every: iterations between two pictures of the workload; None: no pictures.
-        events_fd: the descriptor the child writes its events to.
-        calls_fd: memory in which the child notes calls of environments (`training.events`); -1: nobody looks.
-        cluster: local, auto, or the address of a cluster, for backends that train on one.
-    """
-
-    run: Run
+    run: Run  # what to train, with the knobs already turned and its seed chosen
     out: str
     device: str
-    total_timesteps: int
-    events_fd: int
-    resume: bool = False
-    checkpoint_every: int | None = None
-    keep: int = 3
+    total_timesteps: int  # where it ends, counted from the very beginning
+    events_fd: int  # the descriptor the child writes its events to
+    resume: bool = False  # go on from the last good checkpoint of `out`
+    checkpoint_every: int | None = None  # environment steps; None: after every iteration, thinned by time
+    keep: int = 3  # how many checkpoints stay: the last ones, and the best by evaluation
     keep_best: int = 0
-    pictures_every: int | None = None
-    cluster: str = "local"
-    calls_fd: int = -1
+    pictures_every: int | None = None  # iterations between two pictures of the workload; None: no pictures
+    cluster: str = "local"  # local, auto, or the address of a cluster, for backends that train on one
+    calls_fd: int = -1  # memory in which the child notes calls of environments (`training.events`); -1: nobody looks
 
     def write(self, path: Path) -> None:
         data = {name: getattr(self, name) for name in self.__dataclass_fields__} | {"run": self.run.model_dump()}
@@ -77,20 +65,15 @@ Figures = Mapping[str, float | int | None]
 
 @dataclass(frozen=True)
 class State:
-    """All that a later iteration reads: what a checkpoint holds.
+    """All that a later iteration reads: what a checkpoint holds."""
 
-    Args:
-        tensors: arrays by `group/name`; they may share the learner's memory.
-        data: all else, as JSON. What the learner keeps beside the library's own state stands under `legroom`.
-        why_not_exact: why going on does not give the bits of an uninterrupted run; "" where it does.
-        link: further files that an earlier checkpoint has already: their names and paths.
-        files: further files: their names, and what writes each to a path.
-    """
-
-    tensors: Mapping[str, np.ndarray[Any, Any]]
+    tensors: Mapping[str, np.ndarray[Any, Any]]  # arrays by `group/name`; they may share the learner's memory
+    # all else, as JSON. What the learner keeps beside the library's own state stands under `legroom`.
     data: Mapping[str, Any]
-    why_not_exact: str = ""
+    why_not_exact: str = ""  # why going on does not give the bits of an uninterrupted run; "" where it does
+    # further files that an earlier checkpoint has already: their names and paths
     link: Mapping[str, Path] = field(default_factory=dict)
+    # further files: their names, and what writes each to a path
     files: Mapping[str, Callable[[Path], None]] = field(default_factory=dict)
 
     @property
@@ -123,49 +106,34 @@ class Status:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Returns of the episodes of one evaluation.
-
-    Args:
-        figures: further ones for the log, by name.
-    """
+    """Returns of the episodes of one evaluation."""
 
     mean: float
     spread: float
     length: float | None = None
-    figures: Figures = field(default_factory=dict)
+    figures: Figures = field(default_factory=dict)  # further ones for the log, by name
 
 
 @dataclass(frozen=True)
 class Learned:
-    """What is known when a training ends.
-
-    Args:
-        items: measured bytes by the names that items of a bill have.
-        score: numbers by name, for the report.
-    """
+    """What is known when a training ends."""
 
     parameters_sha256: str
-    items: Mapping[str, int] = field(default_factory=dict)
+    items: Mapping[str, int] = field(default_factory=dict)  # measured bytes by the names that items of a bill have
     gpu_peak_nbytes: int | None = None
-    score: Mapping[str, Any] = field(default_factory=dict)
+    score: Mapping[str, Any] = field(default_factory=dict)  # numbers by name, for the report
 
 
 @dataclass(frozen=True)
 class FailureCause:
-    """What an exception of a training means.
+    """What an exception of a training means."""
 
-    Args:
-        kind: `refused`: what was asked for cannot be trained; `memory`: an allocation failed; `worker-died`: going on
-            from the last checkpoint may help; `error`: it would happen again.
-        on_gpu: the memory that ran out is the card's.
-        oom_killed: a process was killed for its memory.
-        message, traceback: where the exception's own are not the ones to show.
-    """
-
+    # `refused`: what was asked for cannot be trained; `memory`: an allocation failed; `worker-died`: going on from the
+    # last checkpoint may help; `error`: it would happen again
     kind: Literal["refused", "memory", "worker-died", "error"]
-    on_gpu: bool = False
-    oom_killed: bool = False
-    message: str = ""
+    on_gpu: bool = False  # the memory that ran out is the card's
+    oom_killed: bool = False  # a process was killed for its memory
+    message: str = ""  # where the exception's own are not the ones to show
     traceback: str = ""
 
 
@@ -214,23 +182,15 @@ class Loop(Protocol):
 
 
 class Learner(Protocol):
-    """One training of one library, from the beginning or from a checkpoint.
+    """One training of one library, from the beginning or from a checkpoint."""
 
-    Attributes:
-        timesteps: environment steps made so far.
-        total_timesteps: where it ends; libraries may round up what the task says.
-        checkpoint_every: environment steps between two checkpoints where the user says nothing; None: by time.
-        stops_within: it calls `Loop.within` in its iterations, and can capture its state there.
-        is_within: its state is one within an iteration.
-        place: what tells two states within an iteration apart that have the same `timesteps`.
-    """
-
-    timesteps: int
-    total_timesteps: int
+    timesteps: int  # environment steps made so far
+    total_timesteps: int  # where it ends; libraries may round up what the task says
+    # environment steps between two checkpoints where the user says nothing; None: by time
     checkpoint_every: int | None = None
-    stops_within: bool = False
-    is_within: bool = False
-    place: int = 0
+    stops_within: bool = False  # it calls `Loop.within` in its iterations, and can capture its state there
+    is_within: bool = False  # its state is one within an iteration
+    place: int = 0  # what tells two states within an iteration apart that have the same `timesteps`
 
     def begin(self) -> None:
         """Get ready to learn from the beginning."""

@@ -17,27 +17,19 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Machine:
-    """Memory of this machine in bytes, as a process started now would find it.
-
-    Args:
-        limit: the container's (cgroup's) limit, None when there is none below the RAM.
-        available: what can still be allocated without swapping, inside the limit.
-        job: the scheduler's job, pod or container that this is; empty where it is none.
-        limit_origin: who says the limit.
-        maps_anything: the system maps arrays of any size (vm.overcommit_memory 1).
-    """
+    """Memory of this machine in bytes, as a process started now would find it."""
 
     ram: int
-    limit: int | None
-    available: int
+    limit: int | None  # the container's (cgroup's) limit, None when there is none below the RAM
+    available: int  # what can still be allocated without swapping, inside the limit
     swap: int
     shm: int
     gpus: tuple[Gpu, ...] = ()
     versions: dict[str, str] = field(default_factory=dict)
     cores: int = 1
-    job: str = ""
-    limit_origin: str = ""
-    maps_anything: bool = False
+    job: str = ""  # the scheduler's job, pod or container that this is; empty where it is none
+    limit_origin: str = ""  # who says the limit
+    maps_anything: bool = False  # the system maps arrays of any size (vm.overcommit_memory 1)
 
     @property
     def place(self) -> str:

@@ -26,23 +26,16 @@ _WHOLE = ("timesteps", "total", "iteration")
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a training is.
+    """How far a training is."""
 
-    Args:
-        timesteps: environment steps so far, those before a resume included.
-        total: the steps it is to make in all.
-        iteration: rounds of collecting and updating begun so far; a new number means that the one before is complete.
-        seconds: since the training began; a resume may count on or begin at 0, only differences are used.
-    """
-
-    timesteps: int
-    total: int
-    iteration: int
+    timesteps: int  # environment steps so far, those before a resume included
+    total: int  # the steps it is to make in all
+    iteration: int  # rounds of collecting and updating begun so far; a new number means that the one before is complete
     phase: TrainingPhase
     steps_per_s: float
     reward_mean: float | None
     episode_length_mean: float | None
-    seconds: float
+    seconds: float  # since the training began; a resume may count on or begin at 0, only differences are used
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Progress:
@@ -74,22 +67,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class MemorySample:
-    """Memory of the whole process tree at one moment of a training.
-
-    Args:
-        gpu_nbytes: None where it uses no GPU.
-        left_nbytes: what the container would still give, None where it has no limit.
-        pressure: share of the last seconds in which everything stood still for memory, None where nobody tells.
-        mapped_nbytes: this tree's share of library files, as far as they are in `host_nbytes`.
-    """
+    """Memory of the whole process tree at one moment of a training."""
 
     seconds: float
     host_nbytes: int
-    gpu_nbytes: int | None
+    gpu_nbytes: int | None  # None where it uses no GPU
     phase: TrainingPhase
-    left_nbytes: int | None = None
+    left_nbytes: int | None = None  # what the container would still give, None where it has no limit
+    # share of the last seconds in which everything stood still for memory, None where nobody tells
     pressure: float | None = None
-    mapped_nbytes: int = 0
+    mapped_nbytes: int = 0  # this tree's share of library files, as far as they are in `host_nbytes`
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +113,12 @@ class Attempt(_Kept):
 
 @dataclass(frozen=True)
 class RecordedRetreat(_Kept):
-    """One time that memory ran out, or was about to, and what was done about it.
+    """One time that memory ran out, or was about to, and what was done about it."""
 
-    Args:
-        step: environment steps when it happened.
-        why: what happened, in one line.
-        what: what was done: the knobs that were turned, or that it was resumed as it was.
-        update: the gradient step that was redone, where that happened inside an update.
-    """
-
-    step: Count
-    why: str
-    what: str
-    update: Count | None = None
+    step: Count  # environment steps when it happened
+    why: str  # what happened, in one line
+    what: str  # what was done: the knobs that were turned, or that it was resumed as it was
+    update: Count | None = None  # the gradient step that was redone, where that happened inside an update
 
 
 @dataclass(frozen=True)
@@ -168,33 +148,25 @@ class MeasuredItem(_Kept):
 
 @dataclass(frozen=True)
 class Outcome(_Kept):
-    """What happened in a training.
-
-    Args:
-        timesteps: environment steps trained, those before a resume included.
-        parameters_sha256: over the policy's state dict, tensors in name order, raw little-endian bytes; for brax over
-            policy and value parameters, leaves in tree order.
-        attempts: every start, the first included.
-        retreats: every time memory ran out, or was about to.
-        micro_batch: the schedule that came of it, [[from_update, size], ...]; a run file that has it repeats this one.
-        resume: whether a resume from the last checkpoint repeats the uninterrupted run to the bit; None where there is
-            no checkpoint.
-        score: what the workload makes of the trained policy; numbers by name.
-        seconds: how long it took, all attempts together.
-        error: why it failed, in one line.
-    """
+    """What happened in a training."""
 
     status: Literal["finished", "stopped", "failed"]
-    timesteps: Count
+    timesteps: Count  # environment steps trained, those before a resume included
     peaks: MeasuredPeaks
+    # over the policy's state dict, tensors in name order, raw little-endian bytes; for brax over policy and value
+    # parameters, leaves in tree order
     parameters_sha256: str | None = None
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[Attempt, ...] = ()  # every start, the first included
+    # whether a resume from the last checkpoint repeats the uninterrupted run to the bit; None where there is no
+    # checkpoint
     resume: Literal["exact", "approximate"] | None = None
+    # what the workload makes of the trained policy; numbers by name
     score: dict[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
+    seconds: float = 0.0  # how long it took, all attempts together
     items: tuple[MeasuredItem, ...] = ()
-    error: str | None = None
-    retreats: tuple[RecordedRetreat, ...] = ()
+    error: str | None = None  # why it failed, in one line
+    retreats: tuple[RecordedRetreat, ...] = ()  # every time memory ran out, or was about to
+    # the schedule that came of it, [[from_update, size], ...]; a run file that has it repeats this one
     micro_batch: tuple[tuple[Count, Count], ...] | None = None
     versions: dict[str, str] = field(default_factory=dict)
     legroom: Literal[1] = 1

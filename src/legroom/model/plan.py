@@ -30,20 +30,13 @@ class Change:
 
 @dataclass(frozen=True)
 class Turn:
-    """One knob, turned.
+    """One knob, turned."""
 
-    Args:
-        changes: the first one names the knob; the others go along with it.
-        say: what it does, and what it costs, in a sentence.
-        saved: bytes by which the peaks of host and GPU went down together; negative where it made room to be used.
-        after: the footprint once it is turned.
-    """
-
-    changes: tuple[Change, ...]
+    changes: tuple[Change, ...]  # the first one names the knob; the others go along with it
     price: Price
-    say: str
-    saved: int
-    after: Footprint
+    say: str  # what it does, and what it costs, in a sentence
+    saved: int  # bytes by which the peaks of host and GPU went down together; negative where it made room to be used
+    after: Footprint  # the footprint once it is turned
 
     @property
     def name(self) -> str:
@@ -52,24 +45,18 @@ class Turn:
 
 @dataclass(frozen=True)
 class Plan:
-    """What was asked for, what came out, and whether it fits.
+    """What was asked for, what came out, and whether it fits."""
 
-    Args:
-        asked: the run as it was given, with its spaces.
-        run: the run with the knobs turned; where nothing fits, the one that comes nearest.
-        needed: where nothing fits, the least that would do, by place ("host", "gpu").
-        notes: what else the user should know.
-    """
-
-    asked: Run
-    run: Run
+    asked: Run  # the run as it was given, with its spaces
+    run: Run  # the run with the knobs turned; where nothing fits, the one that comes nearest
     before: Footprint
     after: Footprint
     budget: Budget
     fits: bool
     turns: tuple[Turn, ...] = ()
+    # where nothing fits, the least that would do, by place ("host", "gpu")
     needed: Mapping[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what else the user should know
 
     def __repr__(self) -> str:
         turned = ", ".join(turn.name for turn in self.turns) or "no changes"
@@ -78,18 +65,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class MostEnvs:
-    """A plan with as many environments as there may be, and what bounds them.
-
-    Args:
-        steps_per_update: environment steps that one update learns from; `cap` is the most it may.
-        by_memory: the environments that memory alone would allow.
-    """
+    """A plan with as many environments as there may be, and what bounds them."""
 
     plan: Plan
     bound: Literal["memory", "env steps per update", "as asked"]
-    steps_per_update: int
+    steps_per_update: int  # environment steps that one update learns from; `cap` is the most it may
     cap: int
-    by_memory: int
+    by_memory: int  # the environments that memory alone would allow
 
 
 Exact = Literal["bits", "rounding", ""]
@@ -97,28 +79,19 @@ Exact = Literal["bits", "rounding", ""]
 
 @dataclass(frozen=True)
 class Knob:
-    """One setting that memory depends on, with its price.
+    """One setting that memory depends on, with its price."""
 
-    Args:
-        key: the setting it turns, by its name in the run file; the first of them where it turns several.
-        say: what it does and what it costs, for the person who reads the plan.
-        ladder: its settings for a run, from the least turned to the most; none where it does nothing.
-        exact: whether results stay equal to the bit, up to rounding, or not.
-        probed_price: what it costs a run, as a probe of the environment tells; None where no probe decides.
-        also: keys that it turns instead of `key` in runs of other algorithms.
-        counted: whether predictions show what it saves.
-        starts_over: whether what was learned before it was turned is of no use after: no retreat turns it.
-    """
-
-    key: str
+    key: str  # the setting it turns, by its name in the run file; the first of them where it turns several
     price: Price
-    exact: Exact
-    say: str
+    exact: Exact  # whether results stay equal to the bit, up to rounding, or not
+    say: str  # what it does and what it costs, for the person who reads the plan
+    # its settings for a run, from the least turned to the most; none where it does nothing
     ladder: Callable[[Run, Evidence], Iterator[Run]]
+    # what it costs a run, as a probe of the environment tells; None where no probe decides
     probed_price: Callable[[Run, Evidence], Price] | None = None
-    also: tuple[str, ...] = ()
-    counted: bool = True
-    starts_over: bool = False
+    also: tuple[str, ...] = ()  # keys that it turns instead of `key` in runs of other algorithms
+    counted: bool = True  # whether predictions show what it saves
+    starts_over: bool = False  # whether what was learned before it was turned is of no use after: no retreat turns it
 
     @property
     def asks_probe(self) -> bool:
@@ -137,47 +110,33 @@ class Knob:
 
 @dataclass(frozen=True)
 class Growth:
-    """One way to use free memory, which changes what is learned.
+    """One way to use free memory, which changes what is learned."""
 
-    Args:
-        say: what grows, and what that is good for.
-        larger: the run with it so many times as large; None where that is past what is sensible.
-        bound: what limits it besides memory, for the person who reads the plan.
-    """
-
-    say: str
+    say: str  # what grows, and what that is good for
+    # the run with it so many times as large; None where that is past what is sensible
     larger: Callable[[float], Run | None]
-    bound: str = ""
+    bound: str = ""  # what limits it besides memory, for the person who reads the plan
 
 
 @dataclass(frozen=True)
 class LeanOption:
-    """What lean storage would do for a run that has not got it, on top of every free saving.
-
-    Args:
-        measured: whether a probe of the environment told how much its observations have in common.
-    """
+    """What lean storage would do for a run that has not got it, on top of every free saving."""
 
     footprint: Footprint
     price: Price
-    measured: bool
+    measured: bool  # whether a probe of the environment told how much its observations have in common
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """All that is shown of one run: its footprint, the same with savings, and the verdict.
-
-    Args:
-        free: with every free saving; lean storage is one of them where its price is `free`.
-        lean: None where the run has lean storage already, or cannot have it.
-    """
+    """All that is shown of one run: its footprint, the same with savings, and the verdict."""
 
     run: Run
     footprint: Footprint
-    free: Footprint
+    free: Footprint  # with every free saving; lean storage is one of them where its price is `free`
     budget: Budget
     fits: bool | None
-    lean: LeanOption | None = None
+    lean: LeanOption | None = None  # None where the run has lean storage already, or cannot have it
     probe: LeanProbe | None = None
 
     def __repr__(self) -> str:
@@ -193,27 +152,18 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Attachment:
-    """One saving that a backend can attach to a program that uses its library.
+    """One saving that a backend can attach to a program that uses its library."""
 
-    Args:
-        name: as `--with` calls it.
-        price: that of its knob; what is free is attached by default.
-        say: what it does, for the person who reads the help.
-        hooks: by module of the user's libraries, the function that is called with that module once it is loaded, as
-            `legroom.x:function`. It runs in the user's interpreter, which need have no more than his libraries.
-        variables: of the program's environment, where the user has not set them.
-        others: variables of the user's that stand for those as well.
-        needs_gpu: whether it does anything without one.
-        takes: what its number is, for `name=N`; empty where it takes none.
-        saves: which memory it saves: the host's, or that of the device that trains, which may be the host.
-    """
-
-    name: str
-    price: Price
-    say: str
+    name: str  # as `--with` calls it
+    price: Price  # that of its knob; what is free is attached by default
+    say: str  # what it does, for the person who reads the help
+    # by module of the user's libraries, the function that is called with that module once it is loaded, as
+    # `legroom.x:function`. It runs in the user's interpreter, which need have no more than his libraries.
     hooks: Mapping[str, str] = field(default_factory=dict)
+    # of the program's environment, where the user has not set them
     variables: Mapping[str, str] = field(default_factory=dict)
-    others: tuple[str, ...] = ()
-    needs_gpu: bool = False
-    takes: str = ""
+    others: tuple[str, ...] = ()  # variables of the user's that stand for those as well
+    needs_gpu: bool = False  # whether it does anything without one
+    takes: str = ""  # what its number is, for `name=N`; empty where it takes none
+    # which memory it saves: the host's, or that of the device that trains, which may be the host
     saves: Literal["host", "device"] = "host"

@@ -13,35 +13,24 @@ Number = int | float
 
 @dataclass(frozen=True)
 class Constant:
-    """A number that a program assigns to a name once: at the top of a module, in a class, or in its `main`.
-
-    Args:
-        first, last: lines of the assignment.
-        scope: name of the code that assigns: `<module>`, or of the class or function.
-        begins: the first line of that code, with and without decorators.
-    """
+    """A number that a program assigns to a name once: at the top of a module, in a class, or in its `main`."""
 
     name: str
     value: Number
     file: str
-    first: int
+    first: int  # lines of the assignment
     last: int
-    scope: str = "<module>"
-    begins: tuple[int, int] = (0, 1)
+    scope: str = "<module>"  # name of the code that assigns: `<module>`, or of the class or function
+    begins: tuple[int, int] = (0, 1)  # the first line of that code, with and without decorators
 
 
 @dataclass(frozen=True)
 class Param:
-    """One argument: `{name}` in the command stands for it, or a constant of the program has that name.
-
-    Args:
-        values: to choose from, the smallest first; a `range` where the user gave one.
-        given: whether the user chose the step or the list, so that no other values may be tried.
-    """
+    """One argument: `{name}` in the command stands for it, or a constant of the program has that name."""
 
     name: str
-    values: Sequence[Number]
-    given: bool = False
+    values: Sequence[Number]  # to choose from, the smallest first; a `range` where the user gave one
+    given: bool = False  # whether the user chose the step or the list, so that no other values may be tried
     constant: Constant | None = None
 
 
@@ -70,22 +59,16 @@ class ParamTrial:
 
 @dataclass(frozen=True)
 class ParamSearch:
-    """What a search found: the largest values that fit, confirmed by a rehearsal.
-
-    Args:
-        best: the trial of the values found; None where nothing fits.
-        next: the smallest larger value that was tried and does not fit; None where the whole range fits.
-        trials: all of them, in the order in which they were made.
-        frontier: with two arguments, the best trial for each value of the first one.
-        why: why there is no answer, or why it is not the last word; empty otherwise.
-    """
+    """What a search found: the largest values that fit, confirmed by a rehearsal."""
 
     params: tuple[Param, ...]
-    best: ParamTrial | None
+    best: ParamTrial | None  # the trial of the values found; None where nothing fits
+    # the smallest larger value that was tried and does not fit; None where the whole range fits
     next: ParamTrial | None = None
-    trials: tuple[ParamTrial, ...] = ()
+    trials: tuple[ParamTrial, ...] = ()  # all of them, in the order in which they were made
+    # with two arguments, the best trial for each value of the first one
     frontier: tuple[ParamTrial, ...] = field(default=())
-    why: str = ""
+    why: str = ""  # why there is no answer, or why it is not the last word; empty otherwise
 
     @property
     def fits(self) -> bool | None:
@@ -137,20 +120,13 @@ Savings = Mapping[str, int | None]  # attachments by name, with their number whe
 
 @dataclass(frozen=True)
 class Attached:
-    """The program rehearsed with some savings attached.
+    """The program rehearsed with some savings attached."""
 
-    Args:
-        savings: that were asked for, all of them.
-        price: of the dearest one; `free` where there is none.
-        notes: what was attached in the program, and what was not and why.
-        free: names of those that are attached anyway.
-    """
-
-    savings: Savings
-    price: Price
+    savings: Savings  # that were asked for, all of them
+    price: Price  # of the dearest one; `free` where there is none
     prediction: ProgramPrediction
-    notes: tuple[AttachedNote, ...] = ()
-    free: frozenset[str] = frozenset()
+    notes: tuple[AttachedNote, ...] = ()  # what was attached in the program, and what was not and why
+    free: frozenset[str] = frozenset()  # names of those that are attached anyway
 
     @property
     def effective(self) -> tuple[str, ...]:

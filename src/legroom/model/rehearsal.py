@@ -31,56 +31,39 @@ class SourceLine:
 
 @dataclass(frozen=True)
 class Leak:
-    """Memory of the card that grows from step to step.
+    """Memory of the card that grows from step to step."""
 
-    Args:
-        file, line: what holds it, as far as the source tells; else where it was asked for.
-        made: file and line of the tensor that is kept.
-        nbytes: that each of `steps` steps left behind.
-    """
-
-    file: str
+    file: str  # what holds it, as far as the source tells; else where it was asked for
     line: int
-    nbytes: int
+    nbytes: int  # that each of `steps` steps left behind
     steps: int
-    made: tuple[str, int]
+    made: tuple[str, int]  # file and line of the tensor that is kept
 
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """A request that did not fit the card: PyTorch's own words, at the user's line.
-
-    Args:
-        caught: the program went on after it, or ended by itself.
-        retried: the line with which it tried the same again with less, and went on training; None where it did not.
-        steps_after: optimizer steps that the same thread made after it.
-    """
+    """A request that did not fit the card: PyTorch's own words, at the user's line."""
 
     file: str
     line: int
     text: str
     requested: int
     free: int
-    caught: bool
+    caught: bool  # the program went on after it, or ended by itself
+    # the line with which it tried the same again with less, and went on training; None where it did not
     retried: tuple[str, int] | None = None
-    steps_after: int = 0
+    steps_after: int = 0  # optimizer steps that the same thread made after it
 
 
 @dataclass(frozen=True)
 class Refused:
-    """A request of host memory that was larger than what was given.
-
-    Args:
-        file, line: of the program; an empty file where that is not known.
-        inside: the innermost file that is not NumPy's or torch's.
-        steps_after: optimizer steps that were made after it.
-    """
+    """A request of host memory that was larger than what was given."""
 
     nbytes: int
-    file: str = ""
+    file: str = ""  # of the program; an empty file where that is not known
     line: int = 0
-    inside: str = ""
-    steps_after: int = 0
+    inside: str = ""  # the innermost file that is not NumPy's or torch's
+    steps_after: int = 0  # optimizer steps that were made after it
 
     @property
     def text(self) -> str:
@@ -102,29 +85,18 @@ class NotReached:
 
 @dataclass(frozen=True)
 class Filling:
-    """Host memory that was asked for and is not written yet.
+    """Host memory that was asked for and is not written yet."""
 
-    Args:
-        nbytes: when it is full.
-        touched: of it now.
-        per_s: bytes written to it per second while it trained; 0 where it did not grow.
-        per_step: the same per optimizer step.
-        file, line: where it was asked for; an empty file where the guest did not see it.
-        what: that fills, where it is no plain array: `deque Agent.memory, at most 25,000`.
-        error: bytes by which `nbytes` may be wrong.
-        at_once: all of it is written where it is made (`torch.zeros`), though not while it is rehearsed.
-    """
-
-    nbytes: int
-    touched: int
-    per_s: float
-    per_step: float = 0.0
-    file: str = ""
+    nbytes: int  # when it is full
+    touched: int  # of it now
+    per_s: float  # bytes written to it per second while it trained; 0 where it did not grow
+    per_step: float = 0.0  # the same per optimizer step
+    file: str = ""  # where it was asked for; an empty file where the guest did not see it
     line: int = 0
     count: int = 1
-    what: str = ""
-    error: int = 0
-    at_once: bool = False
+    what: str = ""  # that fills, where it is no plain array: `deque Agent.memory, at most 25,000`
+    error: int = 0  # bytes by which `nbytes` may be wrong
+    at_once: bool = False  # all of it is written where it is made (`torch.zeros`), though not while it is rehearsed
 
     @property
     def seconds(self) -> float | None:
@@ -147,22 +119,15 @@ class Filling:
 
 @dataclass(frozen=True)
 class Endless:
-    """Host memory that grows with the steps, with no bound that the source shows.
+    """Host memory that grows with the steps, with no bound that the source shows."""
 
-    Args:
-        what: a container of the program, `dict Agent.seen`, or where it was seen: `the heap`.
-        file, line: that add to it; an empty file where that is not known.
-        error: bytes by which `per_step` may be wrong.
-        steps_left: of the run; None where its length is not known.
-    """
-
-    what: str
-    file: str
+    what: str  # a container of the program, `dict Agent.seen`, or where it was seen: `the heap`
+    file: str  # that add to it; an empty file where that is not known
     line: int
     per_s: float
     per_step: float = 0.0
-    error: float = 0.0
-    steps_left: float | None = None
+    error: float = 0.0  # bytes by which `per_step` may be wrong
+    steps_left: float | None = None  # of the run; None where its length is not known
 
     def seconds_to_fill(self, nbytes: int) -> float:
         """Return how long it takes to fill so much memory."""
@@ -178,41 +143,27 @@ class WorkerPages:
     """Memory that forked workers have copied from the program, by writing to it.
 
     Reading a Python object changes its reference count, and so copies its page.
-
-    Args:
-        copied: bytes so far, of all workers.
-        later: bytes more that they will take by the end of an epoch, or of the run.
-        error: bytes by which `later` may be wrong.
-        missed: bytes of `copied` that no sample of the process tree has seen.
     """
 
     workers: int
-    copied: int
-    later: int
-    error: int
-    missed: int = 0
+    copied: int  # bytes so far, of all workers
+    later: int  # bytes more that they will take by the end of an epoch, or of the run
+    error: int  # bytes by which `later` may be wrong
+    missed: int = 0  # bytes of `copied` that no sample of the process tree has seen
 
 
 @dataclass(frozen=True)
 class HostSeen:
-    """Memory of the process tree while it rehearsed.
+    """Memory of the process tree while it rehearsed."""
 
-    Args:
-        peak: the most without `filling`; of a program that has ended, the most of all.
-        last: all of it, filling or not, when it was last looked at.
-        workers: bytes of child processes, in the peak.
-        growing_per_s: bytes per second beyond `filling` and `endless`.
-        pinned: bytes that PyTorch's pool of pinned memory takes beyond what was asked for.
-    """
-
-    peak: int
-    last: int
-    workers: int
+    peak: int  # the most without `filling`; of a program that has ended, the most of all
+    last: int  # all of it, filling or not, when it was last looked at
+    workers: int  # bytes of child processes, in the peak
     processes: int
     filling: tuple[Filling, ...] = ()
     endless: tuple[Endless, ...] = ()
-    growing_per_s: float = 0.0
-    pinned: int = 0
+    growing_per_s: float = 0.0  # bytes per second beyond `filling` and `endless`
+    pinned: int = 0  # bytes that PyTorch's pool of pinned memory takes beyond what was asked for
     worker_pages: WorkerPages | None = None
 
 
@@ -244,19 +195,14 @@ class Beside:
 
 @dataclass(frozen=True)
 class BatchesSeen:
-    """The batches of one loop over a DataLoader that were run or looked at.
-
-    Args:
-        total: in one epoch; None where that is not known, as with a stream.
-        alike: those that were seen had the same shapes.
-        stacked: items of different shapes cannot be in one batch: torch's own `default_collate` refuses them.
-    """
+    """The batches of one loop over a DataLoader that were run or looked at."""
 
     file: str
     line: int
     seen: int
-    total: int | None
-    alike: bool = True
+    total: int | None  # in one epoch; None where that is not known, as with a stream
+    alike: bool = True  # those that were seen had the same shapes
+    # items of different shapes cannot be in one batch: torch's own `default_collate` refuses them
     stacked: bool = False
 
     @property
@@ -267,14 +213,10 @@ class BatchesSeen:
 
 @dataclass(frozen=True)
 class SameRun:
-    """A model that the program makes with a library we know, as a run.
-
-    Args:
-        file, line: of the constructor's call.
-    """
+    """A model that the program makes with a library we know, as a run."""
 
     run: Run
-    file: str
+    file: str  # of the constructor's call
     line: int
 
 
@@ -290,33 +232,21 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """One rehearsal of a command.
-
-    Args:
-        repeats: steps at the end in which nothing new happened.
-        seconds: it ran.
-        failure: what an uncaught exception said, with its line, empty where there was none.
-        torch, jax: versions in the program's interpreter, empty where it never imported them.
-        python: whether any Python interpreter of the program let the guest in.
-        unseen: why what was seen may not be all that it does, where the guest could not look.
-        points: (seconds, allocated, reserved) of the card over time.
-        jax_alone: it computes with jax, and uses no torch beside it, though it may import it.
-        constants: of the program that were set from outside.
-    """
+    """One rehearsal of a command."""
 
     command: tuple[str, ...]
     exit_code: int | None
     stopped: Stopped
     updates: int
-    repeats: int
-    seconds: float
+    repeats: int  # steps at the end in which nothing new happened
+    seconds: float  # it ran
     host: HostSeen
     card: CardSeen | None = None
     had_card: bool = False
-    python: bool = True
-    torch: str = ""
+    python: bool = True  # whether any Python interpreter of the program let the guest in
+    torch: str = ""  # versions in the program's interpreter, empty where it never imported them
     cuda_build: bool = False
-    failure: str = ""
+    failure: str = ""  # what an uncaught exception said, with its line, empty where there was none
     failed_at: tuple[str, int] | None = None
     out_of_memory: tuple[OutOfMemory, ...] = ()
     refused: Refused | None = None
@@ -330,8 +260,8 @@ class Rehearsal:
     not_reached: tuple[NotReached, ...] = ()
     undecided: tuple[NotReached, ...] = ()
     notes: tuple[str, ...] = ()
-    unseen: tuple[str, ...] = ()
-    points: tuple[tuple[float, int, int], ...] = ()
+    unseen: tuple[str, ...] = ()  # why what was seen may not be all that it does, where the guest could not look
+    points: tuple[tuple[float, int, int], ...] = ()  # (seconds, allocated, reserved) of the card over time
     step_times: tuple[float, ...] = ()
     skipped_steps: int = 0
     epochs: int = 0
@@ -340,8 +270,8 @@ class Rehearsal:
     batches: tuple[BatchesSeen, ...] = ()
     same_runs: tuple[SameRun, ...] = ()
     jax: str = ""
-    jax_alone: bool = False
-    constants: tuple[str, ...] = ()
+    jax_alone: bool = False  # it computes with jax, and uses no torch beside it, though it may import it
+    constants: tuple[str, ...] = ()  # of the program that were set from outside
 
     @property
     def failed(self) -> OutOfMemory | None:

@@ -23,24 +23,19 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True)
 class SubjectRun:
-    """One run of the file.
-
-    Args:
-        lines: the line of each key path that the file itself gives, e.g. ("hyperparams", "n_steps") -> 12; for a script
-            the line of the argument or constant.
-        unknown: key paths whose value only executing the script could tell; a rule that needs one stays silent.
-        footprint: by arithmetic; None where the spaces are not known.
-        evidence: what the footprint was added up from; a variant of the run can be added up from it too.
-        problems: values that cannot be, each with its line; `run` has defaults in their place.
-        base: the script whose run a module of constants was laid on; what has no line here is said there.
-    """
+    """One run of the file."""
 
     run: Run
+    # the line of each key path that the file itself gives, e.g. ("hyperparams", "n_steps") -> 12; for a script the line
+    # of the argument or constant.
     lines: Mapping[Key, int] = field(default_factory=dict)
+    # key paths whose value only executing the script could tell; a rule that needs one stays silent
     unknown: frozenset[Key] = frozenset()
-    footprint: Footprint | None = None
+    footprint: Footprint | None = None  # by arithmetic; None where the spaces are not known
+    # what the footprint was added up from; a variant of the run can be added up from it too
     evidence: Evidence | None = None
-    problems: tuple[BadInput, ...] = ()
+    problems: tuple[BadInput, ...] = ()  # values that cannot be, each with its line; `run` has defaults in their place
+    # the script whose run a module of constants was laid on; what has no line here is said there
     base: str | None = None
 
     def line(self, *keys: str) -> int | None:
@@ -62,27 +57,21 @@ class SubjectRun:
 
 @dataclass(frozen=True)
 class Subject:
-    """A file with its runs, its syntax where it is Python, and the machine it is meant for.
-
-    Args:
-        kind: "run", "constants", "script", or what a backend calls its own kind of file.
-        script: the source of a Python file (`reading.interpreter.script.Script`), with a run or without; None for YAML.
-        budget: what --ram, --vram and --gpu say, or this machine's.
-        guessed: runs of which nobody says the algorithm; they have PPO in its place, and only rules that hold for any
-            algorithm of their shape may look at them.
-        problems: what is wrong with the file and belongs to no run that could be read.
-        versions: of libraries, as requirement files beside the subject pin them; else this machine's.
-    """
+    """A file with its runs, its syntax where it is Python, and the machine it is meant for."""
 
     path: str
     text: str
-    kind: str
+    kind: str  # "run", "constants", "script", or what a backend calls its own kind of file
     machine: Machine
-    budget: Budget
+    budget: Budget  # what --ram, --vram and --gpu say, or this machine's
     runs: tuple[SubjectRun, ...] = ()
+    # the source of a Python file (`reading.interpreter.script.Script`), with a run or without; None for YAML
     script: Any = None
+    # runs of which nobody says the algorithm; they have PPO in its place, and only rules that hold for any algorithm of
+    # their shape may look at them
     guessed: tuple[SubjectRun, ...] = ()
-    problems: tuple[BadInput, ...] = ()
+    problems: tuple[BadInput, ...] = ()  # what is wrong with the file and belongs to no run that could be read
+    # of libraries, as requirement files beside the subject pin them; else this machine's
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def with_runs(self, wanted: Callable[[Run], bool]) -> Subject:
@@ -108,21 +97,14 @@ class Fix:
 
 @dataclass(frozen=True)
 class Found:
-    """What a rule saw; the rule's code, name and the file are added by whoever asked it.
-
-    Args:
-        line: 1-based line in the subject's file; None where it is about the file as a whole.
-        severity: instead of the rule's own, where this case is less (or more) grave.
-        fix: the mechanical change, where there is one that is certainly right.
-        run: the name of the run it is about; shown where the file holds several.
-    """
+    """What a rule saw; the rule's code, name and the file are added by whoever asked it."""
 
     message: str
     hint: str = ""
-    line: int | None = None
-    severity: Severity | None = None
-    fix: Fix | None = None
-    run: str = ""
+    line: int | None = None  # 1-based line in the subject's file; None where it is about the file as a whole
+    severity: Severity | None = None  # instead of the rule's own, where this case is less (or more) grave
+    fix: Fix | None = None  # the mechanical change, where there is one that is certainly right
+    run: str = ""  # the name of the run it is about; shown where the file holds several
 
 
 Look = Callable[[Subject], Iterable[Found]]
@@ -130,20 +112,14 @@ Look = Callable[[Subject], Iterable[Found]]
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule; `what`, `why`, `example` and `remedy` are for people, `look` does the work.
+    """One rule; `what`, `why`, `example` and `remedy` are for people, `look` does the work."""
 
-    Args:
-        code: LR and three digits, never reused.
-        name: a kebab-case slug.
-        example: source that the rule finds, as short as it can be.
-    """
-
-    code: str
-    name: str
+    code: str  # LR and three digits, never reused
+    name: str  # a kebab-case slug
     severity: Severity
     what: str
     why: str
-    example: str
+    example: str  # source that the rule finds, as short as it can be
     remedy: str
     look: Look
 
@@ -157,27 +133,21 @@ class Rule:
 
 @dataclass(frozen=True)
 class Totals:
-    """The sums of one run, against what there is; None where it cannot be said.
-
-    Args:
-        samples: environment steps per iteration: rollout length x environments, or what brax collects per update.
-        steps: environment steps that really run; whole iterations are.
-        updates: gradient steps per iteration.
-        stored: bytes of the rollout or replay buffer; `flattened` with copies of it, alive `flattened_when`.
-        host, host_high, gpu, gpu_high: predicted peaks by arithmetic and the upper ends of their bands.
-    """
+    """The sums of one run, against what there is; None where it cannot be said."""
 
     name: str
     title: str
     n_envs: int | None = None
+    # environment steps per iteration: rollout length x environments, or what brax collects per update
     samples: int | None = None
     iterations: int | None = None
-    steps: int | None = None
-    updates: int | None = None
+    steps: int | None = None  # environment steps that really run; whole iterations are
+    updates: int | None = None  # gradient steps per iteration
+    # bytes of the rollout or replay buffer; `flattened` with copies of it, alive `flattened_when`
     stored: int | None = None
     flattened: int | None = None
     flattened_when: str = ""
-    host: int | None = None
+    host: int | None = None  # predicted peaks by arithmetic and the upper ends of their bands
     host_high: int | None = None
     gpu: int | None = None
     gpu_high: int | None = None
@@ -196,19 +166,13 @@ class Understanding:
 
 @dataclass(frozen=True)
 class Checked:
-    """One file and what there is to say about it.
-
-    Args:
-        kind: of file; "skipped" where a folder held something that cannot be read (`note` says what).
-        subject: what the rules looked at.
-        fine: (what, why it is right) pairs.
-    """
+    """One file and what there is to say about it."""
 
     path: str
-    kind: str
-    subject: Any = None
+    kind: str  # of file; "skipped" where a folder held something that cannot be read (`note` says what)
+    subject: Any = None  # what the rules looked at
     findings: tuple[Finding, ...] = ()
-    fine: tuple[tuple[str, str], ...] = ()
+    fine: tuple[tuple[str, str], ...] = ()  # (what, why it is right) pairs
     totals: tuple[Totals, ...] = ()
     note: str = ""
     ignored: int = 0

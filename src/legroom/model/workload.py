@@ -30,17 +30,12 @@ PIECES, FEWEST_LAYERS = 8, 3
 
 @dataclass(frozen=True)
 class Recomputed:
-    """What one container computes again in the backward pass, in scalars per sample.
+    """What one container computes again in the backward pass, in scalars per sample."""
 
-    Args:
-        kept: kept inside while its turn lasts; `widest` the widest output there.
-        parameters: of the container, whose gradients are added up over the pieces.
-        samples: how many at a time; None: an eighth of the minibatch; 0: all of them, but a part of the layers.
-    """
-
-    kept: int
+    kept: int  # kept inside while its turn lasts; `widest` the widest output there
     widest: int
-    parameters: int
+    parameters: int  # of the container, whose gradients are added up over the pieces
+    # how many at a time; None: an eighth of the minibatch; 0: all of them, but a part of the layers
     samples: int | None = None
 
     def at_once(self, batch: int) -> int:
@@ -50,34 +45,22 @@ class Recomputed:
 
 @dataclass(frozen=True)
 class Net:
-    """Part of a network, in scalars (per sample where it is not parameters).
-
-    Args:
-        kept: kept for backward.
-        widest: the widest output that has a gradient.
-        features: the output.
-        converted: observations that are converted to float32 before anything else happens.
-        convolved: in- and output of the largest convolution; operators take their scratch one after the other.
-        largest: the largest single parameter.
-        inside: how much of `kept` activation checkpointing does not keep; `recomputed` what it computes anew instead.
-        widest_outside: the widest output that is left then.
-        cast: inputs that are cast to bfloat16 first; `handed_out`: outputs that are cast back.
-        normed: whether normalisation layers, which cards compute in float32, are all over it.
-    """
+    """Part of a network, in scalars (per sample where it is not parameters)."""
 
     parameters: int = 0
-    kept: int = 0
-    widest: int = 0
-    features: int = 0
-    converted: int = 0
-    convolved: int = 0
-    largest: int = 0
+    kept: int = 0  # kept for backward
+    widest: int = 0  # the widest output that has a gradient
+    features: int = 0  # the output
+    converted: int = 0  # observations that are converted to float32 before anything else happens
+    convolved: int = 0  # in- and output of the largest convolution; operators take their scratch one after the other
+    largest: int = 0  # the largest single parameter
+    # how much of `kept` activation checkpointing does not keep; `recomputed` what it computes anew instead
     inside: int = 0
     recomputed: tuple[Recomputed, ...] = ()
-    widest_outside: int = 0
-    cast: int = 0
+    widest_outside: int = 0  # the widest output that is left then
+    cast: int = 0  # inputs that are cast to bfloat16 first; `handed_out`: outputs that are cast back
     handed_out: int = 0
-    normed: bool = False
+    normed: bool = False  # whether normalisation layers, which cards compute in float32, are all over it
 
     def then(self, other: Net) -> Net:
         """Return this part followed by, or beside, another whose features are the result."""
@@ -172,15 +155,12 @@ def convolutions(
 
 @dataclass(frozen=True)
 class Extractor:
-    """What a features extractor publishes of itself, so that it need not be imported.
+    """What a features extractor publishes of itself, so that it need not be imported."""
 
-    Args:
-        layers: returns its layers, given an observation's space and the extractor's arguments by name; None where only
-            its sizes are known.
-        sizes: the arguments that make it smaller, largest first: what `fit` may choose from.
-    """
-
+    # returns its layers, given an observation's space and the extractor's arguments by name; None where only its sizes
+    # are known
     layers: Callable[..., Net] | None = None
+    # the arguments that make it smaller, largest first: what `fit` may choose from
     sizes: tuple[Mapping[str, Any], ...] = ()
 
     def net(self, observation: BoxSpace, arguments: Mapping[str, Any]) -> Net:
@@ -208,45 +188,33 @@ class WorkloadOption:
 
 @dataclass(frozen=True)
 class Workload:
-    """Named runs, and what legroom has to know of their environments and networks without importing them.
+    """Named runs, and what legroom has to know of their environments and networks without importing them."""
 
-    Args:
-        name: the same as that of the entry point; `name:run` names a run.
-        package: what the modules of its environments start with. Runs of such an environment belong to the workload,
-            whichever file they stand in.
-        runs: the folder of its run files, `<run>.yaml` each.
-        default: the run that the bare name means where a command takes one run.
-        order: of the runs in tables; others follow by name.
-        apart: runs that are not the same training in another size, which `train NAME --fit` does not choose from.
-        first_shown: the run that the page opens with if none is named there.
-        extra: of the distribution that brings `packages`; empty where they are named themselves.
-        packages: that its environments, networks and scores import when they are used.
-        options: of the command line, beside those that every run has.
-        with_options: returns a run as it is with options, given as texts by their name. It may read the files that they
-            name, and removes declared spaces that no longer hold.
-        spaces: returns the spaces of its environment by the arguments that it is made with; None where only the
-            environment can tell. Where arguments are changed, declared spaces no longer count, and it is asked.
-        extractors: what features extractors publish, by the name that run files give them (`module:Class`).
-        headless: policies of Q networks without a head of their own, whose extractor's features are the values.
-        rank: where it stands among workloads in tables; those of the same rank are sorted by name.
-        checked: whether the package's own tests read all its run files, which then are read without being checked.
-    """
-
-    name: str
+    name: str  # the same as that of the entry point; `name:run` names a run
+    # what the modules of its environments start with. Runs of such an environment belong to the workload, whichever
+    # file they stand in.
     package: str
-    runs: Path
-    default: str
-    order: tuple[str, ...] = ()
+    runs: Path  # the folder of its run files, `<run>.yaml` each
+    default: str  # the run that the bare name means where a command takes one run
+    order: tuple[str, ...] = ()  # of the runs in tables; others follow by name
+    # runs that are not the same training in another size, which `train NAME --fit` does not choose from
     apart: tuple[str, ...] = ()
-    first_shown: str | None = None
-    extra: str = ""
-    packages: tuple[str, ...] = ()
-    options: tuple[WorkloadOption, ...] = ()
+    first_shown: str | None = None  # the run that the page opens with if none is named there
+    extra: str = ""  # of the distribution that brings `packages`; empty where they are named themselves
+    packages: tuple[str, ...] = ()  # that its environments, networks and scores import when they are used
+    options: tuple[WorkloadOption, ...] = ()  # of the command line, beside those that every run has
+    # returns a run as it is with options, given as texts by their name. It may read the files that they name, and
+    # removes declared spaces that no longer hold.
     with_options: Callable[[Run, Mapping[str, str]], Run] | None = None
+    # returns the spaces of its environment by the arguments that it is made with; None where only the environment can
+    # tell. Where arguments are changed, declared spaces no longer count, and it is asked.
     spaces: Callable[[Mapping[str, Any]], KnownSpaces | None] | None = None
+    # what features extractors publish, by the name that run files give them (`module:Class`)
     extractors: Mapping[str, Extractor] = field(default_factory=dict)
+    # policies of Q networks without a head of their own, whose extractor's features are the values
     headless: tuple[str, ...] = ()
-    rank: int = 100
+    rank: int = 100  # where it stands among workloads in tables; those of the same rank are sorted by name
+    # whether the package's own tests read all its run files, which then are read without being checked
     checked: bool = False
 
     def run_files(self) -> dict[str, Path]:

@@ -20,7 +20,6 @@ from legroom.environments.script_classes import named_by_file
 from legroom.errors import BadInput, MissingExtra, Unseen, unseen_text
 from legroom.machine import probe
 from legroom.machine.child_process import run_file
-from legroom.machine.history import band_scale
 from legroom.machine.versions import is_installed
 from legroom.model.evidence import DeviceName as DeviceName
 from legroom.model.evidence import EnvLook, EnvTask, Evidence, Look
@@ -133,14 +132,11 @@ def _evidence(
     if device == "cuda" and not machine.gpus:
         notes.append("no GPU here: host memory of the CUDA driver itself is not included")
     notes += _episodes(run, env)
-    way = f"{run.backend}, {look.net.known if look.net is not None else 'measured'}"
     return Evidence(
         machine=machine,
         device=device,
         base=backend_of(run).predictor.base_figures(run, device, measure=measure),
         net=look.net,
-        scratch=look.scratch,
-        unmeasured=look.unmeasured,
         env_nbytes=env.nbytes if env else None,
         env=env.memory if env else None,
         env_not_built=env.not_built if env else "",
@@ -149,8 +145,6 @@ def _evidence(
         notes=tuple(notes),
         unseen=unseen,
         unknown=(look.unknown,) if look.unknown and not own.policy else (),
-        way=way,
-        band_scale=band_scale(way),
     )
 
 
@@ -182,8 +176,6 @@ def add_up(run: Run, evidence: Evidence) -> Footprint:
         unknown=evidence.unknown,
         assumed=evidence.net.assumed if evidence.net else (),
         not_built=evidence.env_not_built,
-        way=evidence.way,
-        band_scale=evidence.band_scale,
     )
     largest = max(footprint.items, key=lambda item: item.total)
     if largest.total > LARGEST:

@@ -5,7 +5,6 @@ ignore = ["LR012"]          # rules, by code or name
 ram = "16GiB"               # budget
 vram = "8GiB"
 gpu = "RTX 4070"            # card
-baseline = "legroom-baseline.json"
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ class Project:
     ram: str | None = None
     vram: str | None = None
     gpu: str | None = None
-    baseline: str | None = None
 
 
 def read_project(target: str) -> Project:

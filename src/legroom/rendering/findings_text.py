@@ -1,7 +1,6 @@
 """A check as a document: totals against the hardware, findings by priority, what is fine and why; and as JSON.
 
-Other programs get annotations of GitHub's workflows, and SARIF for code scanning. SARIF is that of OASIS, 2.1.0; a
-path is relative to where the command runs, as GitHub wants it.
+Code scanning gets SARIF (OASIS, 2.1.0); a path in it is relative to where the command runs, as GitHub wants it.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ _TITLES = {
     "info": "Worth knowing",
 }
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-_GITHUB = {"error": "error", "warning": "warning", "info": "notice"}
 _SARIF = {"error": "error", "warning": "warning", "info": "note"}
 MOST_ALIKE = 3  # findings of one rule in one file that are shown one by one; a zoo file has a hundred entries
 MOST_TOTALS = 3
@@ -217,23 +215,6 @@ def _diff_style(line: str) -> str:
     return {"+": "green", "-": "red"}.get(line[:1], "")
 
 
-def github_text(checked: Sequence[Checked]) -> str:
-    """Return a workflow command per finding, which GitHub shows at its line."""
-    return "\n".join(_github(finding) for finding in _all(checked)) or "legroom: no findings"
-
-
-def _github(finding: Finding) -> str:
-    properties = {"file": _relative(finding.path), "line": finding.line, "title": f"{finding.code} {finding.name}"}
-    given = ",".join(f"{key}={_escaped(str(value), more=':,')}" for key, value in properties.items() if value)
-    return f"::{_GITHUB[finding.severity]} {given}::{_escaped(_message(finding))}"
-
-
-def _escaped(text: str, more: str = "") -> str:
-    for letter in ("%", "\r", "\n", *more):
-        text = text.replace(letter, f"%{ord(letter):02X}")
-    return text
-
-
 def sarif_text(checked: Sequence[Checked], rules: Iterable[Rule]) -> str:
     """Return the findings as one run of a SARIF log; all rules are described, so that a result can point to its own."""
     known = list(rules)
@@ -241,7 +222,7 @@ def sarif_text(checked: Sequence[Checked], rules: Iterable[Rule]) -> str:
     driver = {
         "name": "legroom", "version": __version__, "rules": [_rule(rule) for rule in known],
     }  # fmt: skip
-    results = [_result(finding, numbers) for finding in _all(checked)]
+    results = [_result(finding, numbers) for finding in (finding for each in checked for finding in each.findings)]
     log = {
         "$schema": SARIF_SCHEMA,
         "version": "2.1.0",
@@ -271,10 +252,6 @@ def _result(finding: Finding, numbers: dict[str, int]) -> dict[str, Any]:
 
 def _message(finding: Finding) -> str:
     return f"{finding.message} ({finding.hint})" if finding.hint else finding.message
-
-
-def _all(checked: Sequence[Checked]) -> Iterator[Finding]:
-    return (finding for each in checked for finding in each.findings)
 
 
 def _relative(path: str | None) -> str:

@@ -33,39 +33,25 @@ def tiers_json(tiers: Sequence[Tier], notes: Sequence[str] = ()) -> str:
 
 
 def _row_data(tier: Tier) -> dict[str, Any]:
+    most, plan = tier.most, plan_data(tier.plan)
+    bounds = {} if most is None else {
+        "env_steps_per_update": most.steps_per_update, "most_env_steps_per_update": most.cap, "bound_by": most.bound,
+        "num_envs_by_memory_alone": most.by_memory,
+    }  # fmt: skip
     return {
-        "vram": tier.vram,
-        **({"card": tier.card} if tier.card else {}),
-        "fits": tier.plan.fits,
-        "num_envs": tier.n_envs,
-        "batch": tier.batch,
-        "minibatches": tier.minibatches,
-        "micro_batch": tier.micro_batch,
-        **_bounds_data(tier),
-        **{key: value for key, value in plan_data(tier.plan).items() if key in ("after", "knobs", "run")},
-    }
-
-
-def _bounds_data(tier: Tier) -> dict[str, Any]:
-    """Return what keeps the run from having more environments, where it gets all that there is room for."""
-    if tier.most is None:
-        return {}
-    return {
-        "env_steps_per_update": tier.most.steps_per_update,
-        "most_env_steps_per_update": tier.most.cap,
-        "bound_by": tier.most.bound,
-        "num_envs_by_memory_alone": tier.most.by_memory,
-    }
+        "vram": tier.vram, **({"card": tier.card} if tier.card else {}), "fits": tier.plan.fits,
+        "num_envs": tier.n_envs, "batch": tier.batch, "minibatches": tier.minibatches, "micro_batch": tier.micro_batch,
+        **bounds, **{key: plan[key] for key in ("after", "knobs", "run")},
+    }  # fmt: skip
 
 
 def tiers_document(name: str, tiers: Sequence[Tier]) -> Document:
     """What fits, the table by GPU memory, and what bounds the environments."""
-    table = _bounded_table(tiers) if any(tier.most for tier in tiers) else _plain_table(tiers)
     host = max(tier.plan.after.host.high for tier in tiers)
     bars = [bar for tier in tiers if (bar := bar_of(tier.plan.after, "gpu", name=_size(tier.vram))) is not None]
     title = "GPU memory at its peak, by size of GPU"
     parts = [
-        table,
+        _tier_table(tiers),
         *_about_bounds(tiers),
         f"host memory: at most {format_size(host)}",
         Section(title, [Bars(title, bars, [Limit(tier.vram, "a GPU") for tier in tiers])]),
@@ -84,21 +70,34 @@ def _tiers_verdict(tiers: Sequence[Tier]) -> Note:
     return verdict(f"fits from {_size(smallest.vram)} of GPU memory{changed}{more}", "green")
 
 
-def _bounded_table(tiers: Sequence[Tier]) -> Table:
-    header = ["GPU", "num_envs", "batch × minib.", "steps/update", "at most", "bound by", "by memory"]
-    table = Table(header, "rrrrrlr")
+PLAIN = ("GPU", "num_envs", "batch", "mini-batches", "micro-batch", "GPU use", "at most", "price")
+BOUNDED = ("GPU", "num_envs", "batch × minib.", "steps/update", "at most", "bound by", "by memory")
+
+
+def _tier_table(tiers: Sequence[Tier]) -> Table:
+    bounded = any(tier.most for tier in tiers)
+    header, told = (BOUNDED, "bound by") if bounded else (PLAIN, "price")
+    table = Table(header, "".join("l" if title == told else "r" for title in header))
     for tier in tiers:
-        gpu, most, size = tier.plan.after.gpu, tier.most, _card(tier)
-        if most is None or not tier.plan.fits:
-            table.add(size, style="dim")
-            table.rows[-1][5] = Note(f"needs {format_size(gpu.high)}" if gpu else "does not fit", "bold red")
-            continue
-        table.add(
-            size, f"{tier.n_envs:,}", f"{tier.batch:,} × {tier.minibatches:,}", f"{most.steps_per_update:,}",
-            format_size(gpu.high) if gpu else "-",
-            "steps/update" if most.bound == "env steps per update" else most.bound,
-            f"{most.by_memory:,}",
-        )  # fmt: skip
+        gpu, price, most = tier.plan.after.gpu, _dearest(tier.plan), tier.most
+        if not tier.plan.fits or (bounded and most is None):
+            need = Note(f"needs {format_size(gpu.high)}" if gpu else "does not fit", "bold red")
+            cells: dict[str, str | Note] = {"GPU": Note(_card(tier), "dim"), told: need}
+        else:
+            cells = {
+                "GPU": _card(tier), "num_envs": f"{tier.n_envs:,}", "batch": f"{tier.batch:,}",
+                "mini-batches": f"{tier.minibatches:,}" if tier.minibatches else "-",
+                "micro-batch": f"{tier.micro_batch:,}" if tier.micro_batch else "-",
+                "GPU use": format_size(gpu.nbytes) if gpu else "-", "at most": format_size(gpu.high) if gpu else "-",
+                "price": Note(price, PRICE_STYLES.get(price, "")),
+            }  # fmt: skip
+            if most is not None:
+                bound = "steps/update" if most.bound == "env steps per update" else most.bound
+                cells |= {
+                    "batch × minib.": f"{tier.batch:,} × {tier.minibatches:,}", "bound by": bound,
+                    "steps/update": f"{most.steps_per_update:,}", "by memory": f"{most.by_memory:,}",
+                }  # fmt: skip
+        table.add(*(cells.get(title, "") for title in header))
     return table
 
 
@@ -121,26 +120,6 @@ def _about_bounds(tiers: Sequence[Tier]) -> Iterator[Part]:
             f"steps/update: an update learns from at most {cap:,} env steps (--max-steps-per-update), since "
             "batch_size × num_minibatches grows with num_envs, and few giant updates learn little"
         )
-
-
-def _plain_table(tiers: Sequence[Tier]) -> Table:
-    table = Table(
-        ["GPU", "num_envs", "batch", "mini-batches", "micro-batch", "GPU use", "at most", "price"], "rrrrrrrl"
-    )
-    for tier in tiers:
-        gpu = tier.plan.after.gpu
-        if not tier.plan.fits:
-            table.add(_card(tier), style="dim")
-            table.rows[-1][-1] = Note(f"needs {format_size(gpu.high)}" if gpu else "does not fit", "bold red")
-            continue
-        price = _dearest(tier.plan)
-        table.add(
-            _card(tier), f"{tier.n_envs:,}", f"{tier.batch:,}",
-            f"{tier.minibatches:,}" if tier.minibatches else "-", f"{tier.micro_batch:,}" if tier.micro_batch else "-",
-            format_size(gpu.nbytes) if gpu else "-", format_size(gpu.high) if gpu else "-",
-            Note(price, PRICE_STYLES.get(price, "")),
-        )  # fmt: skip
-    return table
 
 
 def host_tiers_json(plans: Sequence[Plan], notes: Sequence[str] = ()) -> str:

@@ -1,9 +1,8 @@
 """A watching for a person: a live line while it goes on, a few lines at its end; and as JSON.
 
-On a terminal the line is drawn below whatever the command has written, and the cursor goes back to where the command
-left it: a progress bar that has not ended its line stays as it is. Before anything of the command is passed on, the
-line is wiped. Into a file or a pipe goes a line now and then, ever more rarely, and what happens: memory is about to
-run out, a limit was passed.
+The line is on a terminal, wherever the command has ended its own, and is wiped before anything of the command is passed
+on. Into a file or a pipe goes a line now and then, ever more rarely, and what happens: memory is about to run out, a
+limit was passed.
 """
 
 from __future__ import annotations
@@ -31,12 +30,9 @@ from legroom.watching.watch import Display
 
 WATCH = "watch"  # the relay knows our own lines by `legroom watch: `
 DRAW_EVERY_S = 0.5
-REDRAW_AFTER_S = 0.05  # a command that writes a thousand lines a second is not slowed down for it
 SAY_AGAIN_SHARE = 0.35  # of the time left: a forecast that moved so much is news
 FIRST_LINE_S, MOST_APART_S = 10.0, 600.0  # of the lines into a file or a pipe; each doubles the time before it
-# below the cursor's line, which is the command's; ESC D scrolls at the bottom and never changes the column
-LINE, WIPE = "\x1bD\x1b[1A\x1b7\x1b[E\x1b[K{}\x1b[J\x1b8", b"\x1b7\x1b[E\x1b[J\x1b8"
-FULL_SCREEN, FULL_SCREEN_ENDS = b"\x1b[?1049h", b"\x1b[?1049l"  # the command draws a screen of its own
+WIPE = b"\r\x1b[K"
 BAR = 16
 STALE_S, STALE_SHARE = 3.0, 0.15  # of the time: a forecast that was not made again
 LONGEST_COMMAND = 36
@@ -55,44 +51,26 @@ class WatchDisplay(Display):
     ) -> None:
         self._write, self._live, self._colour, self._command = write, live, colour, command
         self._lock = threading.Lock()  # the relay passes on in a thread of its own
-        self._drawn = False
-        self._line_complete = True
-        self._full_screen = False
-        self._shown = b""  # what draws the line as it is now
-        self._passed = 0.0  # when it was last drawn anew below something of the command
+        self._drawn, self._line_complete = False, True
         self._next_draw = 0.0 if live else FIRST_LINE_S
         self._said: Forecast | None = None
 
     def pass_on(self, chunk: bytes) -> None:
         with self._lock:
-            if FULL_SCREEN in chunk or FULL_SCREEN_ENDS in chunk:
-                self._full_screen = chunk.rfind(FULL_SCREEN) > chunk.rfind(FULL_SCREEN_ENDS)
-            now = time.monotonic()
-            again = bool(self._shown) and not self._full_screen and now - self._passed >= REDRAW_AFTER_S
-            self._passed = now if again else self._passed
-            # one write: what is drawn anew at once does not flicker
-            self._write((WIPE if self._drawn else b"") + chunk + (self._shown if again else b""))
-            self._drawn, self._line_complete = again, chunk.endswith(b"\n")
-
-    def _put(self, data: bytes) -> None:
-        with suppress(OSError):  # nobody reads any more: no reason to leave the command alone
-            self._write(data)
+            self._write((WIPE if self._drawn else b"") + chunk)
+            self._drawn, self._line_complete = False, chunk.endswith(b"\n")
 
     def memory(self, sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> None:
         if sample.t < self._next_draw:
             return
+        line = live_line(sample, limit, coming)
         if not self._live:
             self._next_draw = sample.t + min(sample.t, MOST_APART_S)
-            self._say(live_line(sample, limit, coming))
-            return
-        self._next_draw = sample.t + DRAW_EVERY_S
-        with self._lock:
-            if not self._full_screen:
-                wipe = WIPE if self._drawn else b""
-                line = live_line(sample, limit, coming)[: max(get_terminal_size().columns - 1, 20)]
-                self._shown = LINE.format(paint(line, "dim") if self._colour else line).encode()
-                self._put(wipe + self._shown)
-                self._drawn = True
+            self._say(line)
+        elif self._line_complete:  # never over a progress bar of the command's
+            self._next_draw = sample.t + DRAW_EVERY_S
+            line = line[: max(get_terminal_size().columns - 1, 20)]
+            self._put(WIPE + (paint(line, "dim") if self._colour else line).encode(), drawn=True)
 
     def exceeded(self, sample: Sample, limit: MemoryLimit) -> None:
         roles = ", ".join(f"{ROLE_NAMES[role]} {format_size(n)}" for role, n in sample.by_role.items() if n)
@@ -109,25 +87,19 @@ class WatchDisplay(Display):
         """Take the line away and write the report, its verdict with our name, since the command wrote before it."""
         said = report.verdict or Note("")
         report = replace(report, verdict=Note(f"legroom {self._command}: {said.text}", said.style))
-        with self._lock:
-            self._wipe()
-            self._shown = b""
-            width = min(max(get_terminal_size().columns, 40), 100)
-            text = draw(report, width=width, colour=self._colour)
-            self._put((b"" if self._line_complete else b"\n") + text.encode())
+        width = min(max(get_terminal_size().columns, 40), 100)
+        self._put(self._new_line() + draw(report, width=width, colour=self._colour).encode())
 
     def _say(self, text: str) -> None:
-        with self._lock:
-            self._wipe()
-            self._put(
-                (b"" if self._line_complete else b"\n") + f"legroom {self._command}: {printable(text)}\n".encode()
-            )
-            self._line_complete = True
+        self._put(self._new_line() + f"legroom {self._command}: {printable(text)}\n".encode())
 
-    def _wipe(self) -> None:
-        if self._drawn:
-            self._put(WIPE)
-            self._drawn = False
+    def _new_line(self) -> bytes:
+        return WIPE if self._drawn else b"" if self._line_complete else b"\n"
+
+    def _put(self, data: bytes, *, drawn: bool = False) -> None:
+        with self._lock, suppress(OSError):  # nobody reads any more: no reason to leave the command alone
+            self._write(data)
+            self._drawn, self._line_complete = drawn, True
 
 
 def live_line(sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> str:

@@ -16,7 +16,7 @@ from legroom.model.footprint import Footprint, Phase, Place
 from legroom.units import GIB, MIB, format_size
 
 # The kernel's own at its peak, in jobs of two processes: 10.2 MiB of 0.8 GiB, 14.1 of 1.3, 22.9 of 2.6; in one of
-# seven: 16.8 MiB of 1.6 GiB (2026-11-18, Linux 6.18, `make bench-scheduler-limits`). With half of this margin a job
+# seven: 16.8 MiB of 1.6 GiB (2026-11-18, `bench.scheduler_limits` of d63e92e7). With half of this margin a job
 # whose peak lay at the upper end of its band failed under its limit.
 MARGIN_SHARE, MARGIN_BYTES, MARGIN_PER_PROCESS = 0.02, 10 * MIB, 3 * MIB
 # On top of a measured peak: samples miss moments, and no two runs are alike.

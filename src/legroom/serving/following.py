@@ -13,7 +13,6 @@ import os
 import stat
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from legroom.rendering.outcome_text import memory_over_time, retreat_lines, rewa
 from legroom.rendering.page import parts_html
 from legroom.training.progress_log import read_progress
 from legroom.training.run_folder import PREDICTION, RUN, RunFolder
-from legroom.units import MIB, duration_text, format_size
+from legroom.units import MIB, duration_text, format_size, number_text
 
 WATCH, PROGRESS = "watch.json", "progress.csv"
 FILES = (RUN, PREDICTION, OUTCOME, PROGRESS, LIVE, WATCH)
@@ -127,12 +126,9 @@ def told_of(name: str, folder: Path) -> dict[str, str]:
     """Return what a folder says now: a sentence, its kind (good, bad or neither) and the drawings."""
     try:
         samples, said = read_live(_text(folder, LIVE))
-        if _is_plain(folder / RUN):
-            training = _training(folder, samples)
-            words, kind = training.words()
-            return {"words": words, "kind": kind, "body": _body(training.parts(), said)}
-        return _watch(name, folder, samples, said)
-    except (LegroomError, OSError, ValueError, KeyError, TypeError, AssertionError) as error:
+        words, kind, parts = (_training if _is_plain(folder / RUN) else _watch)(name, folder, samples)
+        return {"words": words, "kind": kind, "body": _body(parts, said)}
+    except (LegroomError, OSError, ValueError, KeyError, TypeError, ArithmeticError, AssertionError) as error:
         return _unreadable(name, error)
 
 
@@ -146,121 +142,83 @@ def _text(folder: Path, name: str) -> str:
     return (folder / name).read_text("utf-8", errors="replace")
 
 
-@dataclass(frozen=True)
-class FollowedTraining:
-    """All that is shown of a training that is followed."""
-
-    run: dict[str, Any]
-    samples: list[LiveSample]
-    progress: list[Progress]
-    outcome: Outcome | None  # None: it goes on
-    host: Peak | None
-    gpu: Peak | None
-    is_silent: bool
-
-    def words(self) -> tuple[str, str]:
-        """What it does in a sentence, and whether that is good or bad."""
-        name, total, outcome, samples = (
-            str(self.run.get("name")),
-            self.run.get("total_timesteps"),
-            self.outcome,
-            self.samples,
-        )
-        if outcome is not None:
-            peak = outcome.peaks.host
-            against = "" if peak.predicted is None else f", {format_size(peak.predicted)} predicted"
-            kind = {"finished": "good", "failed": "bad"}.get(outcome.status, "")
-            ended = (
-                f"{name} {outcome.status} at step {outcome.timesteps:,}{f': {outcome.error}' if outcome.error else ''}"
-            )
-            return f"{ended}. Host peak {format_size(peak.measured)}{against}.", kind
-        step = f"step {self.progress[-1].timesteps if self.progress else 0:,}"
-        step += f" of {total:,}" if isinstance(total, int) else ""
-        if self.is_silent:
-            return f"{name} has written nothing for a while: it has stopped or is waiting, at {step}.", ""
-        if not samples:
-            return f"{name} trains: {step}.", "good"
-        expected = "" if self.host is None else f", {format_size(self.host.nbytes)} predicted"
-        over = self.host is not None and max(sample.host for sample in samples) > self.host.high
-        return f"{name} trains: {step}. Host {format_size(samples[-1].host)} now{expected}.", "bad" if over else "good"
-
-    def parts(self) -> Iterator[Part]:
-        """Figures, memory, rewards, and what was done where memory ran out."""
-        samples, progress = self.samples, self.progress
-        reward = next((r for p in reversed(progress) if (r := finite(p.reward_mean)) is not None), None)
-        speed = finite(progress[-1].steps_per_s) if progress else None
-        peak = max((sample.host for sample in samples), default=None)
-        yield _facts([
-            ("algorithm", str(self.run.get("algo"))),
-            ("mean reward", None if reward is None else f"{reward:,.4g}"),
-            ("steps per second", None if speed is None else f"{speed:,.0f}"),
-            ("time", duration_text(samples[-1].t - samples[0].t) if samples else None),
-            ("highest so far", None if peak is None else format_size(peak)),
-        ])  # fmt: skip
-        yield from _memory(samples, self.host, self.gpu)
-        yield reward_curve(progress, "episodes")
-        if self.outcome is not None and self.outcome.retreats:
-            yield Section("Retreats", list(retreat_lines(self.outcome)))
-
-
-def _training(folder: Path, samples: list[LiveSample]) -> FollowedTraining:
+def _training(name: str, folder: Path, samples: list[LiveSample]) -> tuple[str, str, Iterator[Part]]:
+    """What a training does in a sentence, whether that is good or bad, and its figures."""
     run = json.loads(_text(folder, RUN))
     if not isinstance(run, dict):
         raise ValueError(f"{RUN} holds no run")
     predicted = RunFolder(folder).predicted() if _is_plain(folder / PREDICTION) else None
+    host, gpu = (predicted.host, predicted.gpu) if predicted else (None, None)
     progress = read_progress(folder / PROGRESS) if _is_plain(folder / PROGRESS) else []
     outcome = Outcome.read(folder / OUTCOME) if _is_plain(folder / OUTCOME) and not _goes_on(folder) else None
-    host, gpu = (predicted.host, predicted.gpu) if predicted else (None, None)
-    return FollowedTraining(run, samples, progress, outcome, host, gpu, _is_silent(folder))
+    parts = _training_parts(run, progress, samples, (host, gpu), outcome)
+    name, total = str(run.get("name")), run.get("total_timesteps")
+    expected = "" if host is None else f", {format_size(host.nbytes)} predicted"
+    if outcome is not None:
+        kind = {"finished": "good", "failed": "bad"}.get(outcome.status, "")
+        why = f": {outcome.error}" if outcome.error else ""
+        ended = f"{name} {outcome.status} at step {outcome.timesteps:,}{why}"
+        return f"{ended}. Host peak {format_size(outcome.peaks.host.measured)}{expected}.", kind, parts
+    step = f"step {progress[-1].timesteps if progress else 0:,}" + (f" of {total:,}" if isinstance(total, int) else "")
+    if _is_silent(folder):
+        return f"{name} has written nothing for a while: it has stopped or is waiting, at {step}.", "", parts
+    if not samples:
+        return f"{name} trains: {step}.", "good", parts
+    over = host is not None and max(sample.host for sample in samples) > host.high
+    now = f"{name} trains: {step}. Host {format_size(samples[-1].host)} now{expected}."
+    return now, "bad" if over else "good", parts
+
+
+def _training_parts(
+    run: dict[str, Any], progress: Sequence[Progress], samples: list[LiveSample],
+    predicted: tuple[Peak | None, Peak | None], outcome: Outcome | None,
+) -> Iterator[Part]:  # fmt: skip
+    """Figures, memory, rewards, and what was done where memory ran out."""
+    reward = next((r for p in reversed(progress) if (r := finite(p.reward_mean)) is not None), None)
+    table = Table(["", ""], "lw")
+    table.add("algorithm", str(run.get("algo")))
+    if reward is not None:
+        table.add("mean reward", number_text(reward))
+    if samples:
+        table.add("time", duration_text(samples[-1].t - samples[0].t))
+        table.add("highest so far", format_size(max(sample.host for sample in samples)))
+    yield table
+    yield from _memory(samples, predicted)
+    yield reward_curve(progress, "episodes")
+    if outcome is not None and outcome.retreats:
+        yield Section("Retreats", list(retreat_lines(outcome)))
+
+
+def _watch(name: str, folder: Path, samples: list[LiveSample]) -> tuple[str, str, Iterator[Part]]:
+    """The same of a watched command."""
+    text = _text(folder, WATCH)
+    if not text:
+        peak = format_size(max(sample.host for sample in samples)) if samples else "nothing"
+        now = f"{format_size(samples[-1].host)} now, {peak} peak so far" if samples else "nothing measured yet"
+        return f"{name} is watched: {now}.", "", _memory(samples)
+    told = json.loads(text)
+    if not isinstance(told, dict):
+        raise ValueError(f"{WATCH} holds no watch")
+    samples = samples or [LiveSample(float(s["t"]), int(s["host"]), s["gpu"], None, None) for s in told["samples"]]
+    kind = {"ok": "good", "leak": "bad"}.get(told["verdict"], "")
+    command = " ".join(str(part) for part in told["command"])
+    said = [f"command: {command}", f"peak: {format_size(int(told['peak']['host']))}", f"{told['summary'] or ''}"]
+    return f"{name}: {told['verdict']}, {told['why']}.", kind, iter([*said, *_memory(samples)])
 
 
 def _goes_on(folder: Path) -> bool:
-    """Return whether something was written well after the outcome: the training was resumed."""
+    """Whether something was written well after the outcome: the training was resumed."""
     return _is_plain(folder / LIVE) and (folder / LIVE).lstat().st_mtime > (folder / OUTCOME).lstat().st_mtime + 5
 
 
-def _facts(rows: Sequence[tuple[str, str | None]]) -> Table:
-    table = Table(["", ""], "lw")
-    for name, text in rows:
-        if text:
-            table.add(name, text)
-    return table
-
-
-def _memory(samples: list[LiveSample], host: Peak | None = None, gpu: Peak | None = None) -> Iterator[Section]:
+def _memory(samples: list[LiveSample], predicted: tuple[Peak | None, Peak | None] = (None, None)) -> Iterator[Section]:
     limit = next((s.limit for s in reversed(samples) if s.limit is not None), None)
     rows = [(s.t - samples[0].t, s.host, s.gpu, s.phase or "") for s in samples]
-    return memory_over_time(rows, (host, gpu), (Limit(limit, "limit") if limit is not None else None, None))
+    return memory_over_time(rows, predicted, (Limit(limit, "limit") if limit is not None else None, None))
 
 
 def _body(parts: Iterable[Part], said: list[tuple[float, str]]) -> str:
     """The parts as HTML, and what was said last."""
-    if not said:
-        return parts_html(parts)
     lines = [f"{time.strftime('%H:%M:%S', time.localtime(t))}  {escape(text)}" for t, text in said[-MOST_SAID:]]
-    return parts_html(parts) + '<h2>Messages</h2><p class="log">' + "\n".join(lines) + "</p>"
-
-
-def _watch(name: str, folder: Path, samples: list[LiveSample], said: list[tuple[float, str]]) -> dict[str, str]:
-    peak = format_size(max(sample.host for sample in samples)) if samples else "nothing"
-    text = _text(folder, WATCH)
-    if not text:
-        now = f"{format_size(samples[-1].host)} now, {peak} peak so far" if samples else "nothing measured yet"
-        return {"words": f"{name} is watched: {now}.", "kind": "", "body": _body(_memory(samples), said)}
-    told = json.loads(text)
-    if not isinstance(told, dict):
-        raise ValueError(f"{WATCH} holds no watch")
-    if not samples:
-        began = float(told["began"])
-        samples = [
-            LiveSample(began + float(s["t"]), int(s["host"]), s["gpu"], None, None) for s in told["samples"]
-        ]  # fmt: skip
-    facts = _facts([
-        ("command", " ".join(str(part) for part in told["command"])),
-        ("peak", format_size(int(told["peak"]["host"]))),
-        ("exit code", None if told["exit_code"] is None else str(told["exit_code"])),
-        ("what happened", told["summary"]),
-    ])  # fmt: skip
-    kind = {"ok": "good", "leak": "bad"}.get(told["verdict"], "")
-    words = f"{name}: {told['verdict']}, {told['why']}."
-    return {"words": words, "kind": kind, "body": _body([facts, *_memory(samples)], said)}
+    log = '<h2>Messages</h2><p class="log">' + "\n".join(lines) + "</p>" if lines else ""
+    return parts_html(parts) + log

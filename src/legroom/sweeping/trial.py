@@ -17,7 +17,7 @@ MEASURES: dict[str, Mode] = {"seconds": "min", "peak": "min"}  # of every trial,
 
 MIB = 1 << 20
 # What a trial's Ray worker and the supervision in it take beside the training itself (PSS, several at once: 118 to 131
-# MiB; Ray 2.60, bench/sweep_packing.py measures it), and what Ray's services and the command that sweeps take.
+# MiB; Ray 2.60, `bench.sweep_packing` of d63e92e7), and what Ray's services and the command that sweeps take.
 WORKER_NBYTES = 144 * MIB
 SERVICES_NBYTES = 768 * MIB
 

@@ -36,7 +36,7 @@ import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -79,8 +79,6 @@ class Predicted(Data):
     items: tuple[tuple[str, int], ...]
     at_host_peak: tuple[tuple[str, int], ...]
     """those of the items that make up the host's peak"""
-    way: str = field(default="", kw_only=True)
-    band_scale: float = field(default=1.0, kw_only=True)
 
     @classmethod
     def of(cls, footprint: Footprint) -> Predicted:
@@ -89,8 +87,7 @@ class Predicted(Data):
 
         peak = footprint.host.phase
         there = (item for item in footprint.items if item.place in HOST_PLACES and peak in item.phases)
-        items, way, scale = listed(footprint.items), footprint.way, footprint.band_scale
-        return cls(footprint.host, footprint.gpu, items, listed(there), way=way, band_scale=scale)
+        return cls(footprint.host, footprint.gpu, listed(footprint.items), listed(there))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from typing import Any, Literal
 
 from legroom.errors import BadInput
 from legroom.machine.child_process import import_path
-from legroom.machine.history import remember_run
 from legroom.machine.live_log import LiveLog
 from legroom.model.learner import TrainTask
 from legroom.model.outcome import (
@@ -194,7 +193,6 @@ def train(
             record.checkpoint_step = newest.step
         outcome = _outcome(starts, before, newest)
         _write_patiently(outcome, folder, display)
-    _remember(outcome, starts.training)
     return outcome, record
 
 
@@ -388,17 +386,6 @@ def _outcome(starts: Starts, before: Outcome | None, newest: Checkpoint | None) 
         micro_batch=schedule if isinstance(schedule, tuple) else None,
         versions=dict(training.versions or {}),
     )
-
-
-def _remember(outcome: Outcome, training: Training) -> None:
-    """Keep how far the prediction was off, where the training went from its beginning to its end as predicted."""
-    predicted = training.predicted
-    if predicted is None or not predicted.way or training.resume or outcome.retreats or outcome.status != "finished":
-        return
-    remember_run(
-        training.run.name, predicted.way, predicted.host, outcome.peaks.host.measured,
-        scale=predicted.band_scale, seen_by="train",
-    )  # fmt: skip
 
 
 def _higher(peak: MeasuredPeak, earlier: MeasuredPeak | None) -> MeasuredPeak:

@@ -170,6 +170,13 @@ LATE = {
             x = data[:, :length]  # sized
             optimizer.step()  # step
         """,
+    "a rare size": """
+        def train(rows):
+            x = torch.randn(rows, 8)  # sized
+            optimizer.step()  # step
+        for step in range(200_000):
+            train(3_000_000 if rng.random() < 1 / 10_000 else 64)
+        """,
     "a curriculum by epoch": """
         def batch(size):
             return torch.randn(size, 8)  # sized

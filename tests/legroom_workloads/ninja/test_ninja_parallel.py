@@ -1,4 +1,4 @@
-"""If these fail, a hundred ninjas no longer fit where `python -m bench.parallel` says that they do."""
+"""If these fail, a hundred ninjas no longer fit in the 900 MB that their document asks for."""
 
 import os
 from functools import partial

@@ -30,7 +30,7 @@ from legroom.units import MIB, format_size
 from legroom.xla.target import EXTRA, PLUGIN, plugin_missing
 
 TRAINING = (Phase.COLLECT, Phase.UPDATE)
-# Of the temporaries. CPU: XLA's own plan, to which malloc's pages and the threads' stacks come; `bench/brax_memory.py`.
+# Of the temporaries. CPU: XLA's plan, and malloc's pages and threads' stacks (`bench.brax_memory` of d63e92e7).
 # GPU: from a plan of the CPU's compiler: other fusions and schedules (13 to 72 % more than the plans for cards). From a
 # plan for the card itself, or for another card: `bench/xla.py`.
 CPU_ERROR, GPU_ERROR = 0.05, 0.5

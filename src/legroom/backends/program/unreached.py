@@ -246,14 +246,14 @@ class _UnreachedSearch:
 
     def _is_stepped(self, node: ast.expr) -> bool:
         """Return whether an expression is a whole number that may change after many steps that were alike."""
+        if isinstance(node, ast.IfExp):
+            ways = (node.body, node.orelse)
+            whole = all(map(self.judge.is_number, ways)) and not any(map(_is_real, ways))
+            return (whole and self._may_change(node.test)) or any(map(self._is_stepped, ways))
         if _is_real(node):
             return False
         if isinstance(node, ast.Name | ast.Attribute):
             return name_of(node) in self.stepped
-        if isinstance(node, ast.IfExp):
-            both = (node.body, node.orelse)
-            differ = all(self.judge.is_number(each) and not _is_text(each) for each in both)
-            return (differ and self._may_change(node.test)) or any(map(self._is_stepped, both))
         if isinstance(node, ast.BinOp):
             divided = isinstance(node.op, ast.FloorDiv) and self._is_counted(node)
             return divided or self._is_stepped(node.left) or self._is_stepped(node.right)
@@ -281,15 +281,14 @@ class _UnreachedSearch:
         return any(name_of(each) in self.counters or name_of(each) in self.stepped for each in names_in(node))
 
 
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and not isinstance(node.value, int))
-
-
 def _is_real(node: ast.expr) -> bool:
     """Return whether a number is no whole one, and so no size."""
     nodes = list(ast.walk(node))
     divided = any(isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div) for each in nodes)
-    real = divided or any(isinstance(each, ast.Constant) and isinstance(each.value, float | str) for each in nodes)
+    text = any(isinstance(each, ast.JoinedStr) for each in nodes)
+    real = (
+        divided or text or any(isinstance(each, ast.Constant) and isinstance(each.value, float | str) for each in nodes)
+    )
     return real and not any(isinstance(each, ast.Call) and name_of(each.func) in ("int", "round") for each in nodes)
 
 

@@ -83,34 +83,23 @@ STAGES = {
 
 @dataclass(frozen=True)
 class BaseFigures:
-    """Memory that any run of these library versions needs, measured in child processes or a shipped default.
+    """Memory that any run of these library versions needs, measured in child processes or a shipped default."""
 
-    Args:
-        trainer: PSS of a process that has imported the libraries and made its first (tiny) update.
-        worker: what one more SB3 worker process adds to the tree's PSS, its environment apart.
-        light_worker: the same for a torch-free worker, or for the template that several are forked from.
-        light_forked: the same for a torch-free worker that was forked from a template; 0: unknown, as a fresh one.
-        errors: ± bytes for each of those names.
-        fork_worker: the same for a forked worker, which shares the trainer's pages until it writes to them.
-        fork_shared: what forked workers keep alive together: pages the trainer has replaced since it forked them.
-        without_updates: as `trainer`, of an algorithm without gradients: no optimizer imports torch's compiler.
-        without_compiler: as `trainer`, where the optimizer does not import torch's compiler, as in `legroom train`.
-        helpers: the processes multiprocessing itself starts beside forkserver workers, together.
-        libraries: how much of `trainer` is pages of library files, which other processes with the same ones share.
-    """
-
-    trainer: int
-    worker: int
-    light_worker: int
-    errors: Mapping[str, int]
+    trainer: int  # PSS of a process that has imported the libraries and made its first (tiny) update
+    worker: int  # what one more SB3 worker process adds to the tree's PSS, its environment apart
+    light_worker: int  # the same for a torch-free worker, or for the template that several are forked from
+    errors: Mapping[str, int]  # ± bytes for each of those names
     known: Known
     versions: Mapping[str, str] = field(default_factory=dict)
-    fork_worker: int = 0
-    fork_shared: int = 0
-    helpers: int = 0
-    without_updates: int = 0
+    fork_worker: int = 0  # the same for a forked worker, which shares the trainer's pages until it writes to them
+    fork_shared: int = 0  # what forked workers keep alive together: pages the trainer has replaced since it forked them
+    helpers: int = 0  # the processes multiprocessing itself starts beside forkserver workers, together
+    without_updates: int = 0  # as `trainer`, of an algorithm without gradients: no optimizer imports torch's compiler
+    # as `trainer`, where the optimizer does not import torch's compiler, as in `legroom train`
     without_compiler: int = 0
+    # the same for a torch-free worker that was forked from a template; 0: unknown, as a fresh one
     light_forked: int = 0
+    # how much of `trainer` is pages of library files, which other processes with the same ones share
     libraries: int = 0
 
 

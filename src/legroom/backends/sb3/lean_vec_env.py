@@ -9,7 +9,7 @@ observations for longer copies them, or asks for `copy_observations=True`.
 
 Workers are forked from one small process (`worker_template`); where that is not possible they have 23 MB each.
 
-Figures of `python -m bench.workers` and `python -m bench.parallel --only workers`, 2026-11, CPU build of torch. Mirrors
+Figures of `python -m bench.workers`, 2026-11, CPU build of torch. Mirrors
 `DummyVecEnv` and `SubprocVecEnv` of stable-baselines3 2.9.
 """
 

@@ -20,7 +20,6 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
 import legroom
-from legroom.machine.history import remember_run
 from legroom.machine.tree import process_memory, tree_memory
 from legroom.model.footprint import Footprint
 from legroom.trackers import Trackers
@@ -81,11 +80,6 @@ class MemoryCallback(BaseCallback):
     def _on_training_end(self) -> None:
         self._measure()
         self._log()
-        said, asked = self.prediction, self.locals.get("total_timesteps")
-        whole = asked is not None and self.model.num_timesteps >= asked  # one that was stopped may not have peaked
-        if said is not None and said.way and whole and self.host_peak_nbytes:
-            peak = self.host_peak_nbytes
-            remember_run(said.name, said.way, said.host, peak, scale=said.band_scale, seen_by="MemoryCallback")
 
     def _on_step(self) -> bool:
         return True

@@ -194,7 +194,7 @@ def storage_price(run: Run, evidence: Evidence) -> Price:
 
     Then a read touches less memory than copying does, and SB3's copy of a rollout is spared. Bytes are the same
     whatever else the machine does, which the times of a second are not. Storing and reading in SB3's own loops took
-    0.05 to 0.89 times as long in the eight such buffers of `bench.lean_prediction`, 0.46 to 1.01 in the four others,
+    0.05 to 0.89 times as long in eight such buffers (`bench.lean_prediction` of d63e92e7), 0.46 to 1.01 in four others
     and 1.2 times as long of small vectors (2026-11-18, 2 cores).
     """
     probe = evidence.lean
@@ -287,7 +287,7 @@ def _why(growth: ColumnGrowth, probe: LeanProbe) -> str:
 
 # What stays in memory of spilled records (versions of pages, places of rows, hashes), of their bytes, and for each
 # store beside: arenas that are still written to, tables. Noise of 28 KB to 1.8 MB per observation, 8 to 55 times the
-# limit: 0.7 % and 8 MiB to 2.2 % and 4 MiB (2026-11-16, `python -m bench.spill`).
+# limit: 0.7 % and 8 MiB to 2.2 % and 4 MiB (2026-11-16, `bench.spill` of d63e92e7).
 INDEX_SHARE, INDEX_SHARE_ERROR = 0.014, 0.008
 OPEN_NBYTES, OPEN_ERROR = 8 * MIB, 5 * MIB
 

@@ -37,7 +37,7 @@ REDUCTION = 4 << 20  # partial sums of a bias' gradient over a large batch, on a
 # Relative error of the estimated transients; `bench.accuracy_heldout` shows what it is in real runs.
 TRANSIENT_ERROR = 0.15
 UNKNOWN_ERROR = 0.3
-KNOBS_ERROR = 0.2  # with activation checkpointing or bfloat16; `python -m bench.knobs`
+KNOBS_ERROR = 0.2  # with activation checkpointing or bfloat16; `bench.knobs` of d63e92e7
 
 
 @dataclass(frozen=True)
