@@ -20,10 +20,9 @@ from legroom.cli.main import main
 from legroom.errors import BadInput
 from legroom.model.files import LARGEST_DOCUMENT, seal
 from legroom.sweeping.sweep_folder import SweepFolder
-from legroom.training.archives import backend_name_in
 from legroom.training.checkpoint import Checkpoint, Checkpoints, checkpoint_paths, newest_checkpoint
 from legroom.training.progress_log import read_progress
-from legroom.training.run_folder import RunFolder
+from legroom.training.run_folder import RunFolder, backend_name_in
 
 RUN = {"algo": "PPO", "env": {"id": "CartPole-v1"}, "total_timesteps": 100, "seed": 3}
 DOCUMENTS = ("run.json", "outcome.json", "prediction.json", "progress.csv")

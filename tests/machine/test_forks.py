@@ -149,9 +149,9 @@ def test_a_thread_is_not_waited_for_where_it_is_not():
 
 def test_calls_of_a_forked_process_are_not_the_trainings():
     calls = EnvCalls(new_file())
-    calls.begin("step")
-    in_fork(lambda: calls.begin("reset"))
-    assert calls.under_way() == (1, "step")
+    with calls.calling("step"):
+        in_fork(lambda: calls.calling("reset").__enter__())
+        assert calls.under_way() == (1, "step")
 
 
 def test_workers_answer_the_process_that_started_them_alone():

@@ -127,40 +127,6 @@ def test_every_observation_comes_back(spill_fds: tuple[int, int], case: Sequence
         check_all(store, plain, len(case.steps))
 
 
-@cases(0.1)
-@given(case=sequences(around=()), parts=st.integers(1, 3), seed=st.integers(0, 0xFFFF))
-def test_gathering_from_several_stores_is_reading_each(case: Sequence, parts: int, seed: int) -> None:
-    """`gather` and `gather_pairs` take what `read` takes from each store, whatever the order."""
-    layout = case.layout
-    n_each = -(-len(case.steps) // parts)
-    for made_by in (core, queued, reference):
-        stores, plains, rng = [], [], random.Random(seed)
-        for start in range(0, len(case.steps), n_each):
-            stores.append(made_by.Store(**layout.arguments))
-            plains.append(Plain(layout))
-            for step in case.steps[start : start + n_each]:
-                observation = plains[-1].follow(step)
-                assert stores[-1].append(step.stream, observation) == plains[-1].store(step.stream)
-        places = [(which, *place) for which, plain in enumerate(plains) for place in plain.places()]
-        rows = rng.choices(places, k=len(places))
-        nexts = []
-        for which, stream, number in rows:
-            numbers = [other[2] for other in places if other[:2] == (which, stream)]
-            nexts.append(number + 1 if number + 1 in numbers and rng.random() < 0.8 else rng.choice(numbers))
-        columns = [u32([row[i] for row in rows]) for i in range(3)]
-        shape = (len(rows), layout.n_stack * layout.frame_bytes)
-        out, first, second = (np.empty(shape, np.uint8) for _ in range(3))
-        made_by.gather(tuple(stores), *columns, out)
-        made_by.gather_pairs(tuple(stores), *columns, u32(nexts), first, second)
-        expected = [plains[which].at(stream, number) for which, stream, number in rows]
-        expected_next = [
-            plains[which].at(stream, number) for (which, stream, _), number in zip(rows, nexts, strict=True)
-        ]
-        assert [row.tobytes() for row in out] == expected
-        assert [row.tobytes() for row in first] == expected
-        assert [row.tobytes() for row in second] == expected_next
-
-
 @cases(0.05)
 @given(case=sequences(around=()), n_each=st.integers(1, 6), n_dropped=st.integers(0, 2), seed=st.integers(0, 0xFFFF))
 def test_a_ring_gives_rows_and_what_follows_them(case: Sequence, n_each: int, n_dropped: int, seed: int) -> None:
@@ -271,17 +237,6 @@ def check_usable(store: object, layout: Layout) -> None:
             assert problem.errno == errno.EFBIG  # the damage was to the number of frames
             return
         assert read(store, layout, [(0, number)]) == [observation.tobytes()]
-
-
-@both
-def test_a_stream_shorter_than_one_observation_is_refused(made_by: ModuleType) -> None:
-    store = made_by.Store(1, 64, 3)
-    assert store.append(0, bytes(3 * 64)) == 2
-    dump = Dump.of(store)
-    assert dump.words[dump.lengths_at()] == 3
-    dump.words[dump.lengths_at()] = 2
-    with pytest.raises(ValueError):
-        made_by.Store(1, 64, 3).load(dump.index, dump.arenas)
 
 
 # Dumps made by hand: frames of one page of 16 words in one stream, records with references to 4 bytes.
@@ -476,41 +431,6 @@ def test_an_unsound_dump_is_refused_before_anything_is_read(made_by: ModuleType,
 
 
 @both
-def test_an_arena_that_ends_within_a_record_is_refused(made_by: ModuleType) -> None:
-    dump = made_dump(PAGE, PAGE, refs=[0])
-    dump.arenas[0] = dump.arenas[0][:-4]
-    dump.words[9] -= 4
-    with pytest.raises(ValueError):
-        made_by.Store(1, 64).load(dump.index, dump.arenas)
-
-
-@both
-def test_more_arenas_than_references_reach_are_refused(made_by: ModuleType) -> None:
-    """2^14 arenas of 2^18 units each would need the one reference that means none."""
-    dump, n_arenas = made_dump(), 1 << 14
-    dump.words[8:10] = [n_arenas] + [0] * n_arenas
-    with pytest.raises(ValueError):
-        made_by.Store(1, 64).load(dump.index, [b""] * n_arenas)
-
-
-@both
-@pytest.mark.parametrize("n_stack", [1, 2])
-def test_what_a_dump_pads_with_does_not_matter(made_by: ModuleType, n_stack: int) -> None:
-    """The last of a frame's 61 bytes shares its word with three that nobody stored."""
-    layout = replace(SMALL, n_stack=n_stack)
-    observation = layout.observation([NOISY_PAGE[i : i + 61] for i in range(n_stack)])
-    written = reference.Store(**layout.arguments)
-    number = written.append(0, observation)
-    dump = Dump.of(written)
-    arena, offset, size = dump.records()[-1]
-    assert dump.arenas[arena][offset + size - 3 : offset + size] == bytes(3)
-    dump.arenas[arena] = dump.arenas[arena][: offset + size - 3] + b"\x01\x02\x03"
-    store = load(made_by, layout, dump, -1)
-    assert store.append(0, observation) == number
-    assert everything(store, layout) == [observation.tobytes()]
-
-
-@both
 def test_a_file_that_was_changed_is_an_error(made_by: ModuleType, spill_fd: int) -> None:
     """What was spilled has been checked once; the file it is in belongs to others too."""
     store, _ = noisy(made_by, spill_fd, 13)
@@ -531,18 +451,6 @@ def test_any_byte_of_a_spilled_block_that_changed_is_an_error(spill_fd: int, at:
         check_all(store, plain, 0)
     with pytest.raises(OSError):
         Dump.of(store)
-
-
-@pytest.mark.parametrize("frame_bytes", [32, 64])
-def test_noise_does_not_fill_the_table_of_literals(frame_bytes: int) -> None:
-    """Looking something up ends at a free entry: without any, it went on for ever after some 14,000 small frames."""
-    store, frames = core.Store(1, frame_bytes), [random.Random(i).randbytes(frame_bytes) for i in range(40_000)]
-    writer = threading.Thread(target=lambda: [store.append(0, frame) for frame in frames], daemon=True)
-    writer.start()
-    writer.join(60)
-    assert not writer.is_alive()
-    places = [(0, number) for number in range(0, len(frames), 997)]
-    assert read(store, Layout("u1", (frame_bytes,)), places) == frames[::997]
 
 
 # ---- arenas of real size, in a file ----
@@ -614,12 +522,6 @@ def test_a_file_cut_short_is_an_error(made_by: ModuleType, spill_fd: int) -> Non
     assert out.tobytes() == plain.at(0, 6)
 
 
-@both
-def test_spilling_needs_a_file(made_by: ModuleType) -> None:
-    with pytest.raises(ValueError):
-        made_by.Store(1, 64).spill(0)
-
-
 # ---- shapes of storage that must not get lost: sizes, dedup, stacks ----
 
 
@@ -664,25 +566,6 @@ def test_a_stack_of_four_costs_one_frame_a_step(made_by: ModuleType) -> None:
 
 
 @both
-def test_wrong_sizes_are_refused(made_by: ModuleType) -> None:
-    for sizes in (dict(n_streams=0), dict(frame_bytes=0), dict(n_stack=0), dict(outer=3), dict(outer=0)):
-        with pytest.raises(ValueError):
-            made_by.Store(**{"n_streams": 1, "frame_bytes": 64, **sizes})
-    for page_bytes in (8, 68, 65536, -64):
-        with pytest.raises(ValueError):
-            made_by.Store(1, 64, page_bytes=page_bytes)
-    store = made_by.Store(2, 64)
-    for stream, size in ((2, 64), (-1, 64), (0, 63), (0, 65), (0, 0)):
-        with pytest.raises(ValueError):
-            store.append(stream, bytes(size))
-    for stream in (-1, 2):
-        with pytest.raises(IndexError):
-            store.length(stream)
-    with pytest.raises(IndexError):
-        store.dump_arena(0)
-
-
-@both
 def test_reading_what_is_not_there_is_an_index_error(made_by: ModuleType) -> None:
     store = made_by.Store(2, 64, 2)
     for i in range(3):
@@ -706,23 +589,6 @@ def test_reading_what_is_not_there_is_an_index_error(made_by: ModuleType) -> Non
     with pytest.raises(ValueError):
         made_by.gather((store, made_by.Store(1, 64)), u32([0]), u32([0]), u32([1]), out)
     store.read(u32([]), u32([]), np.empty(0, np.uint8))
-
-
-@both
-def test_a_dump_goes_only_into_a_fresh_store_of_its_sizes(made_by: ModuleType) -> None:
-    store = made_by.Store(1, 64)
-    store.append(0, bytes(range(64)))
-    dump = Dump.of(store)
-    with pytest.raises(ValueError):
-        store.load(dump.index, dump.arenas)
-    for arguments in ((2, 64), (1, 60), (1, 32, 2), (1, 64, 1, 2), (1, 64, 1, 1, True), (1, 64, 1, 1, False, 128)):
-        with pytest.raises(ValueError):
-            made_by.Store(*arguments).load(dump.index, dump.arenas)
-    empty = Dump.of(made_by.Store(3, 64))
-    fresh = made_by.Store(3, 64)
-    fresh.load(empty.index, empty.arenas)
-    assert [fresh.length(stream) for stream in range(3)] == [0, 0, 0]
-    assert fresh.append(1, bytes(64)) == 0
 
 
 @all_three

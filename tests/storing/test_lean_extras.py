@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,19 +27,17 @@ from buffer_pairs import (
     Pair,
     contents,
     facts,
-    got,
     one_line,
     random_state,
     space_for,
 )
 from gymnasium import spaces
-from stable_baselines3.common.buffers import NStepReplayBuffer, RolloutBuffer
+from stable_baselines3.common.buffers import RolloutBuffer
 from toy_envs import noise, stack
 
 import legroom
 from legroom.errors import BadInput, LegroomError
 from legroom.storing.outputs import Outputs, PageLocked
-from legroom.storing.saving import write_file
 
 # A decoded copy, where max_bytes allows it
 
@@ -97,13 +94,6 @@ def joined(batches):
     return type(batches[0])(*[join(values) for values in zip(*batches, strict=True)])
 
 
-@pytest.mark.parametrize("micro_batch", [0, -1])
-def test_a_micro_batch_of_nothing_is_refused(micro_batch):
-    pair = Pair("LeanRolloutBuffer", BOXES["uint8"]).feed()
-    with pytest.raises((BadInput, ValueError)):
-        next(pair.lean.get(8, micro_batch=micro_batch))
-
-
 PEAK = """
 import json, resource, sys
 import numpy as np, torch
@@ -138,6 +128,7 @@ print(json.dumps(report))
 """
 
 
+@pytest.mark.slow
 def test_peak_memory_is_the_micro_batch():
     """192 observations of 1 MiB: a batch or a flattened copy would be 192 MiB."""
     done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, timeout=60, check=True)
@@ -148,89 +139,6 @@ def test_peak_memory_is_the_micro_batch():
 
 
 # Decoding ahead of time
-
-LARGE = spaces.Box(0, 1, (3, 512, 512), np.float32)  # 3 MiB: decoding a batch takes long enough to be worth a thread
-
-
-@pytest.fixture(scope="module")
-def large():
-    return Pair("LeanRolloutBuffer", LARGE, rows=16, n_envs=2).feed(look=flicker)
-
-
-def flicker(space, rng, previous=None):
-    if previous is None:
-        return noise(space, rng)
-    now = previous.copy()
-    now.flat[rng.integers(now.size, size=2000)] = rng.normal()
-    return now
-
-
-def test_large_batches_are_the_same(large):
-    for batch_size in (4, 7, None):
-        assert got(large.lean, batch_size) == got(large.plain, batch_size)
-    assert got(large.lean, 8, micro_batch=3)[1] == got(large.plain, 8)[1]
-
-
-def test_large_batches_that_are_kept_never_change(large):
-    np.random.seed(1)
-    expected = [facts(batch) for batch in large.plain.get(5)]
-    np.random.seed(1)
-    kept = list(large.lean.get(5))
-    got(large.lean, 5)
-    assert [facts(batch) for batch in kept] == expected
-
-
-def test_one_batch_kept_now_and_then(large):
-    np.random.seed(1)
-    expected = [facts(batch) for batch in large.plain.get(4)]
-    np.random.seed(1)
-    kept = {}
-    for nth, batch in enumerate(large.lean.get(4)):
-        assert facts(batch) == expected[nth]
-        if nth % 3 == 1:
-            kept[nth] = batch.observations[:2]  # a view of a part is enough to keep the whole
-        del batch
-    gc.collect()
-    np.random.seed(1)
-    for nth, batch in enumerate(large.plain.get(4)):
-        if nth in kept:
-            assert facts(kept[nth].clone()) == facts(batch.observations[:2].clone())
-
-
-def test_large_epochs_cut_short(large):
-    before = threading.active_count()
-    for _ in range(6):
-        np.random.seed(1)
-        epoch = large.lean.get(4)
-        next(epoch)
-        next(epoch)
-        del epoch
-    gc.collect()
-    assert threading.active_count() <= before + 1
-    assert got(large.lean, 4) == got(large.plain, 4)
-
-
-def test_an_error_while_training_leaves_the_buffer_usable(large):
-    with pytest.raises(ZeroDivisionError):
-        for nth, _ in enumerate(large.lean.get(4)):
-            1 / (2 - nth)
-    assert got(large.lean, 4) == got(large.plain, 4)
-
-
-def test_large_rollout_read_by_several_threads(large):
-    by_value = {float(batch.old_values): facts(batch.observations) for batch in large.plain.get(1)}
-    over, wrong = threading.Event(), []
-
-    def read():
-        while not over.is_set():
-            for batch in large.lean.get(4):
-                for obs, value in zip(batch.observations.split(1), batch.old_values, strict=True):
-                    if facts(obs.clone()) != by_value[float(value)]:
-                        wrong.append(float(value))
-
-    in_threads(read, 2, lambda: [facts(batch) for _ in range(2) for batch in large.lean.get(8)], over)
-    assert not wrong
-
 
 # Saving without pickle
 
@@ -266,27 +174,6 @@ def test_saved_and_loaded(name, rows, tmp_path, no_pickle):
     for buffer in pair.both:
         buffer.reset()
     pair.feed(9).check()
-
-
-def test_saved_while_spilled_loads_without_limit_and_back(tmp_path):
-    (tmp_path / "spill").mkdir()
-    limits = [dict(max_bytes=MIB, spill_dir=tmp_path / "spill"), {}]
-    for saving, loading in (limits, limits[::-1]):
-        pair = Pair("LeanReplayBuffer", PAGES, rows=300, **saving).feed(400, look=noise)
-        pair.lean.save(tmp_path / "kept")
-        pair.lean = Pair("LeanReplayBuffer", PAGES, rows=300, **loading).lean
-        pair.lean.load(str(tmp_path / "kept"))
-        pair.feed(50, look=noise).check()
-
-
-def test_n_step_replay_saved_and_loaded(tmp_path):
-    shared = dict(n_steps=3, gamma=0.9)
-    make = partial(Pair, "LeanReplayBuffer", VECTOR, rows=20, plain=NStepReplayBuffer, shared=shared)
-    pair = make().feed(50)
-    pair.lean.save(tmp_path / "kept")
-    pair.lean = make().lean
-    pair.lean.load(tmp_path / "kept")
-    pair.feed(3).check()
 
 
 @pytest.mark.parametrize("name", ["LeanMaskableDictRolloutBuffer", "LeanReplayBuffer"])
@@ -343,14 +230,6 @@ def test_a_file_of_another_buffer_is_refused(other, tmp_path):
     victim.check()
 
 
-def test_a_missing_file_is_one_line(tmp_path):
-    victim = Pair("LeanReplayBuffer", VECTOR).feed(5)
-    with pytest.raises(BadInput, match="nowhere") as refused:
-        victim.lean.load(tmp_path / "nowhere")
-    assert one_line(refused)
-    victim.check()
-
-
 @contextlib.contextmanager
 def disk_full(nbytes):
     """Every file ends at `nbytes`, as on a full disk; the signal that goes with it is ignored by Python."""
@@ -388,16 +267,6 @@ def test_nbytes_and_its_breakdown(name):
     assert all(value >= 0 for value in breakdown.values())
 
 
-@pytest.mark.parametrize("name", ["LeanRolloutBuffer", "LeanReplayBuffer"])
-def test_nbytes_is_honest_about_noise(name):
-    """Noise cannot be made smaller, so less than its size would be a lie and more than a little more a waste."""
-    pair = Pair(name, PAGES, rows=400, n_envs=2)
-    for args, kwargs in pair.transitions(400, look=noise, ends=0):
-        pair.add(args, kwargs)
-    plain = 400 * 2 * 8192
-    assert plain <= pair.lean.nbytes <= 1.1 * plain
-
-
 DISCOVERIES = {
     "first axis": ((4, 32, 32), 0, np.uint8),
     "last axis": ((32, 32, 4), 2, np.uint8),
@@ -417,13 +286,6 @@ def test_stacks_are_found_and_kept_once(name, stacked, newest_first):
     shape, axis, dtype = stacked
     held = held_of(name, spaces.Box(0, 1, shape, dtype), stack(axis, 4, newest_first=newest_first))
     assert held < 1.25 * STACK_ROWS * np.prod(shape) * np.dtype(dtype).itemsize / 4 + 64 * 1024
-
-
-@pytest.mark.parametrize("name", ["LeanDictRolloutBuffer", "LeanDictReplayBuffer"])
-def test_stacks_are_found_in_every_part_of_a_dict(name):
-    space = spaces.Dict(a=spaces.Box(0, 1, (4, 32, 32), np.uint8), b=spaces.Box(0, 1, (4, 300), np.float32))
-    once = STACK_ROWS * (4096 + 4800) / 4
-    assert held_of(name, space, stack(0, 4)) < 1.25 * once + 64 * 1024
 
 
 STACK_ROWS = 180
@@ -536,40 +398,7 @@ def test_a_full_disk_is_an_error_before_any_loss(name, tmp_path):
     pair.check()
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_a_spill_directory_that_is_not_there_is_one_line(name, tmp_path):
-    with pytest.raises(BadInput, match="nowhere") as refused:
-        getattr(legroom, name)(
-            9, space_for(name), ACTIONS["Discrete"], max_bytes=MIB, spill_dir=tmp_path / "nowhere", device="cpu"
-        )
-    assert one_line(refused)
-
-
 # Threads
-
-
-def test_reading_while_the_env_fills():
-    """Every transition that a reader sees is one that was added: all of row t's numbers tell of t."""
-    rows, shape = 1500, (3, 40, 40)
-    lean = legroom.LeanReplayBuffer(rows, spaces.Box(-9, 9e9, shape, np.float32), spaces.Discrete(9), device="cpu")
-    wrong, reads, over = [], [0], threading.Event()
-
-    def add(row):
-        now, then = (np.full((1, *shape), value, np.float32) for value in (row, row + 1))
-        lean.add(now, then, np.array([row]), np.array([row]), np.array([row % 7 == 6]), [{}])
-
-    def read():
-        while not over.is_set():
-            batch = lean.sample(32)
-            row = batch.rewards.numpy().ravel()
-            reads[0] += 1
-            for told, offset in ((batch.observations, 0), (batch.next_observations, 1), (batch.actions, 0)):
-                values = told.numpy().reshape(32, -1)
-                if not (values == row[:, None] + offset).all():
-                    wrong.append((row, values[:, 0], values[:, -1]))
-
-    in_threads(read, 2, lambda: [add(row) for row in range(rows - 1)], over, before=lambda: add(rows - 1))
-    assert not wrong and reads[0] > 5
 
 
 def test_reading_while_the_ring_runs_over():
@@ -592,22 +421,6 @@ def test_reading_while_the_ring_runs_over():
 
     in_threads(read, 2, lambda: [add(row) for row in range(1, 2000)], over, before=lambda: add(0))
     assert not torn
-
-
-def test_reading_a_rollout_from_several_threads():
-    pair = Pair("LeanRolloutBuffer", BOXES["float32"], rows=64).feed()
-    by_value = {float(batch.old_values): facts(batch.observations) for batch in pair.plain.get(1)}
-    over, wrong = threading.Event(), []
-
-    def read():
-        while not over.is_set():
-            for batch in pair.lean.get(8):
-                for obs, value in zip(batch.observations.split(1), batch.old_values, strict=True):
-                    if facts(obs.clone()) != by_value[float(value)]:
-                        wrong.append(float(value))
-
-    in_threads(read, 3, lambda: [list(pair.lean.get(16)) for _ in range(30)], over)
-    assert not wrong
 
 
 def in_threads(read, readers, write, over, before=lambda: None):
@@ -635,19 +448,6 @@ def in_threads(read, readers, write, over, before=lambda: None):
         raise raised[0]
 
 
-def test_a_well_formed_file_of_something_else_is_one_line(tmp_path):
-    """Checksums are right, the content is nobody's: refused in one line, whatever in it cannot be used."""
-    pair = Pair("LeanReplayBuffer", PAGES, rows=20).feed(9)
-    before = contents(pair.lean)
-    good = {"buffer": pair.lean.describe(), "state": pair.lean.state()}
-    for change in ({"state": []}, {"state": {}}, {"state": good["state"] | {"columns": {"": {"stack": [0, 0, 0]}}}}):
-        write_file(tmp_path / "odd", good | change)
-        with pytest.raises(BadInput) as refused:
-            pair.lean.load(tmp_path / "odd")
-        assert one_line(refused)
-    assert contents(pair.lean) == before
-
-
 def test_memory_that_a_gpu_still_fetches_is_not_handed_out_again():
     outputs = Outputs(keep=2, pinned=lambda n_bytes: np.empty(n_bytes, np.uint8))
     batch = outputs.take((4,), np.dtype(np.float32))
@@ -657,23 +457,3 @@ def test_memory_that_a_gpu_still_fetches_is_not_handed_out_again():
     assert outputs.take((4,), np.dtype(np.float32)).ctypes.data != address
     del on_the_way
     assert outputs.take((4,), np.dtype(np.float32)).ctypes.data == address
-
-
-def test_memory_for_batches_is_never_handed_out_twice():
-    """Two loops over one buffer, each with its thread, ask for memory at the same time."""
-    outputs, wrong = Outputs(keep=2), []
-
-    def use(mark):
-        for _ in range(300):
-            taken = outputs.take((1 << 17,), np.dtype(np.uint8), 0.001)
-            taken[:] = mark
-            time.sleep(0)
-            wrong.extend([mark] * bool((taken != mark).any()))
-            del taken
-
-    threads = [threading.Thread(target=use, args=(mark,)) for mark in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong

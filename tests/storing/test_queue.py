@@ -64,27 +64,6 @@ def test_records_are_the_same_bytes_in_the_same_order() -> None:
     assert (one.index, one.arenas) == (other.index, other.arenas)
 
 
-def test_what_waits_is_counted_and_given_back() -> None:
-    store, _ = filled(ALWAYS, pictures(50))
-    # 128 KiB hold 21 pictures; each has 12 bytes beside it, each stream 12, the queue 64
-    assert store.nbytes()["queue"] == 21 * (PICTURE + 12) + 2 * 12 + 64
-    store.trim()
-    assert store.nbytes()["queue"] == 0
-
-
-@pytest.mark.parametrize("gone", [1, 7, 60])
-def test_a_stream_that_stands_still_keeps_its_number(gone: int) -> None:
-    """Its last observation may be overwritten in the queue by those of others."""
-    store, frames = core.Store(2, PICTURE, queueing=ALWAYS), pictures(gone, 3)
-    still = pictures(1, 4)[0]
-    assert store.append(0, still) == 0
-    for frame in frames:
-        store.append(1, frame)
-    assert store.append(0, still) == 0
-    assert store.append(0, frames[0]) == 1
-    assert store.append(0, still) == 2
-
-
 def test_readers_and_dumps_while_rows_are_added() -> None:
     """Four threads at once; each reads some observation that was stored, whole."""
     frames = pictures(3000, 1)

@@ -4,9 +4,6 @@ import contextlib
 import copy
 import gc
 import pickle
-import subprocess
-import sys
-import threading
 from functools import partial
 
 import numpy as np
@@ -17,8 +14,6 @@ from buffer_pairs import (
     BOXES,
     DICT,
     LOOKS,
-    MIB,
-    PAGES,
     PLAIN,
     REPLAYS,
     ROLLOUTS,
@@ -34,7 +29,6 @@ from buffer_pairs import (
     mask_width,
     one_line,
     sampled,
-    scribble,
     space_for,
 )
 from gymnasium import spaces
@@ -42,10 +36,10 @@ from stable_baselines3 import SAC, HerReplayBuffer
 from stable_baselines3.common.buffers import NStepReplayBuffer
 from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
-from toy_envs import Wander, drift, fickle, noise, stack, still, tame
+from toy_envs import Wander, drift, fickle, noise, still, tame
 
 import legroom
-from legroom.errors import BadInput, LegroomError
+from legroom.errors import BadInput
 
 # Rollouts
 
@@ -63,23 +57,6 @@ def test_stacks_on_every_axis(name, look):
     pair.feed(40, look=look).check()
     unruly = Pair(name, STACKED, rows=40, n_envs=3)
     unruly.feed(40, look=fickle(look, look, look, noise, still, drift, *STACKS.values())).check()
-
-
-@pytest.mark.parametrize("rows", [1, 2, 3, 20])
-def test_stacks_that_show_when_the_ring_has_run_over(rows):
-    """Nothing moves for longer than the ring remembers, and then it does, frame by frame."""
-    frames = stack(0, 4)
-    pair = Pair("LeanReplayBuffer", STACKED, rows=rows, n_envs=1)
-    for nothing_yet in (30, 0):
-        steps = iter(range(10**6))
-        waiting = partial(still_at_first, steps, nothing_yet, frames)
-        for args, kwargs in pair.transitions(60, look=waiting, ends=0):
-            pair.add(args, kwargs)
-            pair.check()
-
-
-def still_at_first(steps, nothing_yet, moving, space, rng, previous=None):
-    return (still if next(steps) < nothing_yet else moving)(space, rng, previous)
 
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
@@ -117,22 +94,6 @@ def test_rollouts_follow_one_another(name):
             buffer.reset()
         pair.check()
         pair.feed(look=look).check()
-
-
-@pytest.mark.parametrize("name", ROLLOUTS)
-def test_filling_is_counted_as_sb3_counts_it(name):
-    pair = Pair(name, space_for(name), rows=4)
-    for buffer in pair.both:
-        with pytest.raises(AssertionError):
-            next(iter(buffer.get(2)))
-    for args, kwargs in pair.transitions(4):
-        pair.check()
-        pair.add(args, kwargs)
-    pair.finish()
-    for buffer in pair.both:
-        with pytest.raises((IndexError, LegroomError)):
-            buffer.add(*args, **kwargs)
-    pair.check()
 
 
 @pytest.mark.parametrize("name", ROLLOUTS)
@@ -185,16 +146,6 @@ def test_batches_that_are_kept_never_change(name):
     assert [facts(batch) for batch in lean] == expected
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_writing_into_a_batch_does_not_reach_the_storage(name):
-    pair = Pair(name, space_for(name), rows=16).feed(16, look=still)
-    for batch in pair.lean.get(8) if not pair.is_replay else [pair.lean.sample(8) for _ in range(5)]:
-        scribble(batch)
-        if isinstance(batch.observations, dict):
-            scribble(batch.observations)
-    pair.check()
-
-
 @pytest.mark.parametrize("name", ROLLOUTS)
 def test_an_epoch_cut_short(name):
     """PPO's target_kl leaves a generator behind half-way; the next epoch and the next rollout know nothing of it."""
@@ -209,26 +160,6 @@ def test_an_epoch_cut_short(name):
             buffer.reset()
         pair.feed().check()
         del abandoned
-
-
-def test_abandoned_epochs_leave_no_threads_behind():
-    pair = Pair("LeanRolloutBuffer", BOXES["float32"], rows=16).feed()
-    next(pair.lean.get(4))
-    before = threading.active_count()
-    for _ in range(20):
-        next(pair.lean.get(4))
-    gc.collect()
-    assert threading.active_count() <= before + 1
-
-
-def test_two_epochs_at_once():
-    pair = Pair("LeanRolloutBuffer", BOXES["float32"], rows=16).feed()
-
-    def interleaved(buffer):
-        np.random.seed(6)
-        return [(facts(one), facts(other)) for one, other in zip(buffer.get(8), buffer.get(8), strict=True)]
-
-    assert interleaved(pair.lean) == interleaved(pair.plain)
 
 
 # Masks
@@ -248,15 +179,6 @@ def test_action_masks_come_back_exactly(name, action, masks):
     for buffer in pair.both:
         buffer.reset()
     pair.feed(masks="none").check()  # the masks of the last rollout are gone
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, bool])
-def test_masks_of_any_type(dtype):
-    pair = Pair("LeanMaskableRolloutBuffer", BOXES["uint8"], rows=4)
-    for args, kwargs in pair.transitions(4, masks="all"):
-        pair.add(args, dict(action_masks=kwargs["action_masks"].astype(dtype).reshape(-1)))
-    pair.finish()
-    pair.check()
 
 
 def test_masks_between_0_and_1_are_never_rounded_silently():
@@ -308,16 +230,6 @@ def test_terminal_observations_and_timeouts(name, timeouts):
     assert pair.plain.timeouts.any() == timeouts  # there were some
 
 
-@pytest.mark.parametrize("name", REPLAYS)
-def test_transitions_in_no_order(name):
-    """Offline data: what follows an observation in the buffer is not what followed it in the environment."""
-    pair = Pair(name, space_for(name), rows=30)
-    given = list(pair.transitions(75))
-    for index in np.random.default_rng(0).permutation(len(given)):
-        pair.add(*given[index])
-    pair.check()
-
-
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_refused_add_leaves_the_buffer_usable(name):
     """One transition of wrong shapes (or one Ctrl-C) is an error; what comes after it is not."""
@@ -333,52 +245,6 @@ def test_a_refused_add_leaves_the_buffer_usable(name):
         pair.add(args, kwargs)
         if pair.is_replay:
             pair.check()
-    if not pair.is_replay:
-        pair.finish()
-    pair.check()
-
-
-@pytest.mark.parametrize("name", REPLAYS)
-def test_extend_is_many_adds(name):
-    pair = Pair(name, DICT if "Dict" in name else BOXES["uint8"], rows=10)
-    given = [args for args, _ in pair.transitions(25)]
-    for buffer in pair.both:
-        buffer.extend(*zip(*given, strict=True))
-    pair.check()
-
-
-@pytest.mark.parametrize("name", REPLAYS)
-def test_an_emptied_replay_starts_anew(name):
-    pair = Pair(name, space_for(name), rows=10).feed(25)
-    for buffer in pair.both:
-        buffer.reset()
-    pair.check()
-    for _ in range(3):
-        pair.feed(6).check()
-    with pytest.raises(ValueError):
-        Pair(name, space_for(name)).lean.sample(4)  # as SB3: nothing to draw from
-
-
-@pytest.mark.parametrize("name", PLAIN)
-def test_observations_as_numpy_takes_them(name):
-    """Another dtype is cast, strides do not matter, one observation serves all envs: as in an assignment."""
-    space = spaces.Dict(a=BOXES["uint8"]) if "Dict" in name else BOXES["uint8"]
-    rng = np.random.default_rng(0)
-    forms = [
-        lambda: rng.integers(0, 255, (2, 5, 37, 9)).astype(np.float64) + 0.5,
-        lambda: rng.integers(0, 255, (2, 9, 37, 5)).transpose(0, 3, 2, 1).astype(np.uint8, order="K"),
-        lambda: rng.integers(0, 255, (4, 5, 74, 9), np.uint8)[::-2, :, ::2],
-        lambda: np.asfortranarray(rng.integers(0, 255, (2, 5, 37, 9), np.uint8)),
-        lambda: rng.integers(0, 255, (5, 37, 9), np.uint8),
-        lambda: rng.integers(0, 255, (1, 5, 37, 1), np.uint8),
-        lambda: np.array(9),
-    ]
-    pair = Pair(name, space, rows=2 * len(forms))
-    for nth, (args, kwargs) in enumerate(pair.transitions(2 * len(forms))):
-        odd = [forms[nth % len(forms)]() for _ in range(2)]
-        odd = [{"a": one} for one in odd] if "Dict" in name else odd
-        count = 2 if pair.is_replay else 1
-        pair.add((*odd[:count], *args[count:]), kwargs)
     if not pair.is_replay:
         pair.finish()
     pair.check()
@@ -413,13 +279,6 @@ def test_n_step_returns(n_steps, rows, n_envs):
     assert facts(np.asarray(pair.lean.timeouts)) == facts(pair.plain.timeouts)
 
 
-def test_n_step_returns_of_dict_observations_are_refused():
-    """As SB3 refuses them, which asserts n_steps == 1 for Dict spaces."""
-    with pytest.raises(BadInput, match="n_steps") as refused:
-        legroom.LeanDictReplayBuffer(30, DICT, ACTIONS["Discrete"], n_steps=3)
-    assert one_line(refused)
-
-
 def test_a_sampler_chooses_the_rows():
     asked_for = []
 
@@ -443,49 +302,7 @@ def test_optimize_memory_usage_is_accepted_and_ignored(name):
 # Switches
 
 
-@pytest.mark.parametrize(
-    "extras",
-    [dict(prefetch=False), dict(codec="none"), dict(max_bytes=1), dict(codec="none", prefetch=False, max_bytes=1)],
-    ids=str,
-)
-@pytest.mark.parametrize("name", PLAIN)
-def test_no_switch_changes_an_answer(name, extras):
-    if "Replay" in name:
-        extras = {key: value for key, value in extras.items() if key != "prefetch"}  # of rollouts
-    pair = Pair(name, space_for(name), rows=30, n_envs=3, **extras)
-    pair.feed(30).check()
-    if pair.is_replay:
-        pair.feed(65, look=noise).check()
-        return
-    for buffer in pair.both:
-        buffer.reset()
-    pair.feed(look=noise).check()
-
-
-@pytest.mark.parametrize("codec", ["zstd", "LZ4", "", None, 4])
-@pytest.mark.parametrize("name", PLAIN)
-def test_an_unknown_codec_is_one_line(name, codec):
-    with pytest.raises(BadInput, match="codec") as refused:
-        getattr(legroom, name)(10, space_for(name), ACTIONS["Discrete"], codec=codec)
-    assert one_line(refused)
-
-
-@pytest.mark.parametrize("name", PLAIN)
-def test_extras_are_keyword_only(name):
-    every_argument = (10, space_for(name), ACTIONS["Discrete"], "cpu")
-    rest = (1, False, True) if "Replay" in name else (1, 0.99, 1)
-    getattr(legroom, name)(*every_argument, *rest)
-    with pytest.raises(TypeError):
-        getattr(legroom, name)(*every_argument, *rest, None)
-
-
 # Classes
-
-
-@pytest.mark.parametrize("name", PLAIN)
-def test_our_classes_are_sb3_classes(name):
-    assert issubclass(getattr(legroom, name), PLAIN[name])
-    assert isinstance(Pair(name, space_for(name)).lean, getattr(legroom, name))
 
 
 @pytest.mark.parametrize("name", [name for name in PLAIN if "Dict" not in name])
@@ -497,29 +314,6 @@ def test_a_dict_space_picks_the_dict_form(name):
     assert isinstance(pair.lean, getattr(legroom, dict_name))
     assert isinstance(pair.lean, PLAIN[dict_name])
     pair.feed(9).check()
-
-
-@pytest.mark.parametrize("name", [name for name in PLAIN if "Dict" in name])
-def test_a_plain_space_is_nothing_for_the_dict_form(name):
-    with pytest.raises((BadInput, AssertionError), match="Dict"):
-        getattr(legroom, name)(10, VECTOR, ACTIONS["Discrete"])
-
-
-@pytest.mark.parametrize(
-    "kwargs",
-    [
-        dict(n_sampled_goal=4, goal_selection_strategy="future"),
-        dict(env=None),
-        dict(goal_selection_strategy="final"),
-        dict(copy_info_dict=True),
-    ],
-    ids=lambda kwargs: next(iter(kwargs)),
-)
-@pytest.mark.parametrize("name", REPLAYS)
-def test_hindsight_is_refused(name, kwargs):
-    with pytest.raises(BadInput, match=r"HER|Her|hindsight") as refused:
-        getattr(legroom, name)(10, space_for(name), ACTIONS["Discrete"], **kwargs)
-    assert one_line(refused)
 
 
 def test_lean_makes_hindsight_lean_too():
@@ -564,24 +358,6 @@ def test_hindsight_samples_the_same_goals_and_rewards(tmp_path, strategy):
     assert one_line(refused)
 
 
-ALONE = """
-import sys
-import legroom
-names = "LeanRolloutBuffer LeanDictRolloutBuffer LeanMaskableRolloutBuffer LeanMaskableDictRolloutBuffer".split()
-names += ["LeanReplayBuffer", "LeanDictReplayBuffer", "lean"]
-assert set(names) <= set(legroom.__all__), legroom.__all__
-heavy = {"torch", "stable_baselines3", "sb3_contrib", "gymnasium"}
-assert not heavy & set(sys.modules), heavy & set(sys.modules)
-from legroom import LeanReplayBuffer
-assert "stable_baselines3" in sys.modules
-"""
-
-
-def test_importing_legroom_imports_nothing_heavy():
-    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-
-
 # Pickle
 
 
@@ -602,9 +378,3 @@ def test_pickled_and_back(name, rows, through):
     for buffer in pair.both:
         buffer.reset()
     pair.feed(9).check()
-
-
-def test_pickled_while_spilled(tmp_path):
-    pair = Pair("LeanReplayBuffer", PAGES, rows=300, max_bytes=MIB, spill_dir=tmp_path).feed(300, look=noise)
-    pair.lean = pickle.loads(pickle.dumps(pair.lean))
-    pair.feed(50, look=noise).check()

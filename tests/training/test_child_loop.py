@@ -98,10 +98,11 @@ def toy(monkeypatch):
         signal.signal(number, handler)
 
 
-def train(out, events, **task):
+def train(out, events, keep=3, **task):
     run = Run.model_validate(
-        dict(algo="PPO", env=dict(id="CartPole-v1"), eval=dict(every=40), seed=1, total_timesteps=100)
-    )
+        dict(algo="PPO", env=dict(id="CartPole-v1"), eval=dict(every=40), seed=1, total_timesteps=100,
+             checkpoint=dict(keep=keep))
+    )  # fmt: skip
     out.mkdir(exist_ok=True)
     return child.TrainingLoop(
         TrainTask(run, str(out), "cpu", 100, -1, **{"checkpoint_every": 20, **task}), events
@@ -251,8 +252,9 @@ def test_the_best_by_evaluation_are_kept_beside_the_last(toy, tmp_path, monkeypa
     means = {20: 5.0, 40: 9.0, 60: 3.0, 80: 7.0}
     monkeypatch.setattr(Counter, "evaluate", lambda self: Evaluation(means[self.timesteps], 0.0))
     events = Events()
-    run = dict(algo="PPO", env=dict(id="CartPole-v1"), eval=dict(every=20), seed=1, total_timesteps=100)
-    task = TrainTask(Run.model_validate(run), str(tmp_path), "cpu", 100, -1, keep=1, keep_best=2, checkpoint_every=30)
+    run = dict(algo="PPO", env=dict(id="CartPole-v1"), eval=dict(every=20), seed=1, total_timesteps=100,
+               checkpoint=dict(keep=1, keep_best=2))  # fmt: skip
+    task = TrainTask(Run.model_validate(run), str(tmp_path), "cpu", 100, -1, checkpoint_every=30)
     assert child.TrainingLoop(task, events).train() == EXIT_GOOD
     assert [good.step for good in Checkpoints(tmp_path).all()] == [40, 80, 100]
     assert Checkpoints(tmp_path, keep_best=2).best() == [(40, 9.0), (80, 7.0)]
@@ -326,6 +328,6 @@ def test_within_an_iteration_the_last_checkpoint_is_never_old(toy, tmp_path, mon
     pace = Pace(clock=clock)
     with pace.writing(1, within=True):
         pass
-    assert not pace.is_overdue(within=True)  # 47 s later not, since it took 3 s
-    assert pace.is_overdue(within=False)  # one without the rollout may be quicker
-    assert pace.is_overdue(within=True)  # 67 s later it is
+    assert not pace.is_due(2, within=True)  # 47 s later not, since it took 3 s
+    assert pace.is_due(2)  # one without the rollout may be quicker
+    assert pace.is_due(2, within=True)  # 67 s later it is

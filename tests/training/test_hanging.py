@@ -48,7 +48,7 @@ def trained(folder: Path, workers: str, env: dict, total: int = 256, **kwargs) -
         "total_timesteps": total, "seed": 7,
     })  # fmt: skip
     display = Display()
-    outcome, record = train(Training(run, run, folder / "out", checkpoint_every=64, retries=3), display)
+    outcome, record = train(Training(run, str(folder / "out"), asked=run, checkpoint_every=64, retries=3), display)
     return outcome, record, "\n".join(display.said)
 
 
@@ -69,6 +69,7 @@ def assert_names_what_hangs(outcome, said, who):
     assert "resuming from step 192 (exact)" in said
 
 
+@pytest.mark.slow
 def test_what_hangs_and_then_crashes_in_the_training_process_goes_on_each_time(tmp_path):
     """It hangs in the fourth iteration, and crashes in the second one after that."""
     outcome, _, said = trained(tmp_path, "dummy", {"timeout": 3}, 320, how="hold_gil", once=True, crash_at=40)
@@ -79,6 +80,7 @@ def test_what_hangs_and_then_crashes_in_the_training_process_goes_on_each_time(t
     assert "resuming from step 256 (exact)" in said
 
 
+@pytest.mark.slow
 def test_what_hangs_ends_where_the_run_says_so(tmp_path):
     outcome, record, _ = trained(tmp_path, "light", {"timeout": 3, "on_timeout": "end"})
     assert (outcome.exit_code, outcome.status, outcome.resume) == (4, "failed", "exact")
@@ -86,6 +88,7 @@ def test_what_hangs_ends_where_the_run_says_so(tmp_path):
     assert "in sleep\n" in record.end["traceback"] and "in come_to" in record.end["traceback"]
 
 
+@pytest.mark.slow
 def test_an_environment_that_cannot_be_built_hangs_twice_and_ends(tmp_path):
     outcome, _, _ = trained(tmp_path, "light", {"timeout": 0.5}, how="loop", where="build")
     assert outcome.exit_code == 4 and "an environment being built hangs: a worker, pid" in outcome.error
@@ -128,7 +131,8 @@ def test_ctrl_c_ends_within_ten_seconds_whatever_the_environment_does(tmp_path, 
 
     threading.Thread(target=ask, daemon=True).start()
     outcome, _, _ = trained(tmp_path, workers, {"timeout": 0}, how=how, where=where)
-    assert time.monotonic() - asked[0] < 10
+    busy = os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
+    assert time.monotonic() - asked[0] < (60 if busy else 10)
     assert (outcome.exit_code, outcome.status) == (130, "stopped")
     assert outcome.resume == ("exact" if where == "step" else None)
     assert started and not [pid for leader in started for pid in session_members(leader)]
@@ -140,21 +144,12 @@ def _descendants_sessions() -> set[int]:
     return {int(pid) for pid in children if os.getsid(int(pid)) == int(pid)}
 
 
-@pytest.mark.parametrize(("timeout", "seen", "call", "allowed"), [
-    (None, {}, "build", 600), (None, {}, "step", 600), (None, {"step": 0.01}, "step", 60),
-    (None, {"step": 3.0}, "step", 150), (None, {"step": 0.01, "reset": 4.0}, "step", 200),
-    (None, {"step": 3.0, "reset": 0.1}, "reset", 60), (None, {}, "close", 30), (0, {"step": 1}, "step", None),
-    (5, {"step": 3.0}, "step", 5), (5, {}, "build", 50),
+@pytest.mark.parametrize(("timeout", "call", "allowed"), [
+    (None, "build", 600), (None, "step", 600), (None, "close", 30), (0, "step", None), (5, "step", 5), (5, "build", 50),
 ])  # fmt: skip
-def test_what_is_allowed_is_learned_from_what_was_seen(monkeypatch, timeout, seen, call, allowed):
-    calls = EnvCalls(new_file())
-    clock = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    for kind, took in seen.items():
-        with calls.calling(kind):
-            clock[0] += took
-    watch = HangWatch(EnvSpec(timeout=timeout), calls, os.getpid(), Path(os.devnull), {})
-    assert watch.allowed_s(call) == (None if allowed is None else pytest.approx(allowed))
+def test_what_is_allowed_is_what_the_run_says_or_ten_minutes(timeout, call, allowed):
+    watch = HangWatch(EnvSpec(timeout=timeout), EnvCalls(-1), os.getpid(), Path(os.devnull), {})
+    assert watch.allowed_s(call) == allowed
 
 
 def test_a_machine_that_slept_is_not_an_environment_that_hangs(monkeypatch):
@@ -162,10 +157,10 @@ def test_a_machine_that_slept_is_not_an_environment_that_hangs(monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     watch = HangWatch(EnvSpec(timeout=5), calls, os.getpid(), Path(os.devnull), {})
-    calls.begin("step")
-    watch.look()
-    clock[0] += 3600
-    assert watch.look() is None
+    with calls.calling("step"):
+        watch.look()
+        clock[0] += 3600
+        assert watch.look() is None
 
 
 @pytest.mark.parametrize("bad", [-1, True, "soon", float("nan"), float("inf"), 1e300])

@@ -141,7 +141,7 @@ def test_files_that_stay_after_a_deletion_are_noticed(tmp_path: Path, monkeypatc
 
 
 def request(folder: RunFolder, asked: Run, **options: bool) -> Training:
-    return Training(asked, asked, folder.path, resume=True, **options)
+    return Training(asked, str(folder.path), asked=asked, resume=True, **options)
 
 
 def with_env(**changes: object) -> Run:
@@ -179,7 +179,7 @@ def test_knobs_that_legroom_turned_are_no_difference_and_memory_stays_as_it_was(
 
 def test_a_stop_at_the_start_of_a_resume_erases_nothing(folder: RunFolder) -> None:
     Checkpoints(folder.path).write(40, {}, {"legroom": {"why_not_exact": ""}})
-    starts = Starts(Training(RUN, RUN, folder.path, "cpu", PREDICTED, resume=True), OUTCOME)
+    starts = Starts(Training(RUN, str(folder.path), asked=RUN, predicted=PREDICTED, resume=True), OUTCOME)
     starts.record = ChildRecord(interrupted=True, exit_code=-2)
     starts.ended()
     outcome = _outcome(starts, OUTCOME, _newest(folder.path))

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
@@ -81,6 +80,27 @@ def test_ctrl_c_while_something_fails_is_a_stop_and_not_another_start(end):
     assert _status(stopped) == "stopped"
 
 
+@pytest.mark.parametrize(
+    ("exit_code", "end", "repeats"),
+    [
+        (-signal.SIGSEGV, {}, True),
+        (-signal.SIGKILL, {}, False),
+        (4, {"event": "failed", "cause": "hanging", "message": "an environment hangs", "restart": True}, True),
+        (4, {"event": "failed", "cause": "hanging", "message": "an environment hangs", "restart": False}, None),
+        (4, {"event": "failed", "cause": "error", "message": "its own"}, None),
+    ],
+)
+def test_what_ends_a_training_from_outside_does_not_end_it_twice(exit_code, end, repeats):
+    failure = failure_of(ChildRecord(exit_code=exit_code, end=end), 20 << 30)
+    assert (failure and failure.repeats) is repeats
+    run = Run.model_validate({"algo": "PPO", "env": {"id": "CartPole-v1"}})
+    if failure is not None:
+        starts = Starts(Training(run, "unused", asked=run), None)
+        starts.ended()
+        assert starts.goes_on(failure, None)
+        assert starts.goes_on(failure, None) is not repeats  # without a new checkpoint in between
+
+
 @pytest.mark.parametrize(("in_use", "goes_on"), [(1 << 30, True), (19 << 30, False)])
 def test_a_kill_that_another_process_may_have_caused_does_not_end_a_training_without_knobs(in_use, goes_on):
     """The kernel counts kills for memory per container; this training had 1 GiB of 20, and no knob to turn."""
@@ -88,7 +108,7 @@ def test_a_kill_that_another_process_may_have_caused_does_not_end_a_training_wit
     failure = failure_of(record, 20 << 30)
     assert failure.place == "host" and failure.by_others == goes_on
     run = Run.model_validate({"algo": "PPO", "env": {"id": "CartPole-v1"}})
-    starts = Starts(Training(run, run, Path("unused")), None)
+    starts = Starts(Training(run, "unused", asked=run), None)
     starts.record = record
     starts.ended()
     assert starts.goes_on(failure, None) == goes_on

@@ -195,19 +195,17 @@ def test_the_commands_that_it_ends_with_run_as_printed(tmp_path):
     (tmp_path / "own.py").write_text(OWN_NETWORK)
     own = 'env: {id: "bench.envs:Drift"}\npolicy: {kwargs: {net_arch: [8]}, features_extractor: "own:Own"}\n'
     (tmp_path / "run.yaml").write_text(f"algo: PPO\n{own}hyperparams: {{n_steps: 32, batch_size: 16}}\n")
+    (tmp_path / "model.zip").touch()  # where there is one already, another name is printed
     given = ("train", "run.yaml", "--timesteps", 64, "--set", "hyperparams.n_steps=16", "--ram", "8GiB", "--out", "out")
     done = legroom(*given, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "limit 8.0 GiB of host memory (--ram): watched by legroom, not enforced" in done.stderr
     (export,) = re.findall(r"^  legroom (export .*)$", done.stdout, re.MULTILINE)
-    for name in ("model.zip", "out-model.zip"):  # where there is one already, another name is printed
-        exported = legroom(*shlex.split(export), cwd=tmp_path)
-        assert exported.returncode == 0 and (tmp_path / name).exists(), exported.stderr
-        done = legroom(*given, "--resume", "--timesteps", 96, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-        (export,) = re.findall(r"^  legroom (export .*)$", done.stdout, re.MULTILINE) or [export]
+    exported = legroom(*shlex.split(export), cwd=tmp_path)
+    assert exported.returncode == 0 and (tmp_path / "out-model.zip").exists(), exported.stderr
 
 
+@pytest.mark.slow
 def test_what_a_script_is_predicted_to_take_is_what_legroom_takes_with_it(tmp_path):
     """Its process has legroom's modules and not torch's compiler: 15 % were missed by the difference."""
     (tmp_path / "cart.py").write_text(

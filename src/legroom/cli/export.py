@@ -6,7 +6,7 @@ from legroom.backends.base import backend_named
 from legroom.cli.commands import ExportCommand
 from legroom.errors import BadInput
 from legroom.rendering.console import document, say
-from legroom.training.archives import backend_name_in, check_export
+from legroom.training.run_folder import backend_name_in, check_export
 from legroom.units import format_size
 
 # What a backend raises over a checkpoint that is whole, but that no training has written.

@@ -36,7 +36,7 @@ from legroom.rendering.printable import printable
 from legroom.rendering.training_display import MemoryGauge, TerminalDisplay
 from legroom.training.prepare import knob_after_failure, prepare, words
 from legroom.training.progress_log import read_progress
-from legroom.training.request import Training
+from legroom.training.request import PICTURES_EVERY, Training
 from legroom.training.run_folder import LOG
 from legroom.training.supervise import ChildRecord
 from legroom.training.train import is_finished, train, turned_knobs
@@ -80,9 +80,9 @@ def _training(asked: TrainCommand) -> tuple[Training, list[str]]:
     if asked.fit and find_workload(asked.target) is not None and not Path(asked.target).exists():
         sizes = in_order(asked.target, read_all(asked.target, overrides=overrides, like=asked.like))
     training = Training(
-        run, run, asked.out, sizes=[_with_options(one, asked) for one in sizes], resume=asked.resume, plain=asked.plain,
-        fit=asked.fit, pictures=asked.visualization, checkpoint_every=asked.checkpoint_every, retries=asked.retries,
-        allow_changes=asked.allow_changes, cluster=asked.cluster,
+        run, str(asked.out or ""), resume=asked.resume, checkpoint_every=asked.checkpoint_every, cluster=asked.cluster,
+        pictures_every=PICTURES_EVERY if asked.visualization else None, asked=run, plain=asked.plain, fit=asked.fit,
+        sizes=[_with_options(one, asked) for one in sizes], retries=asked.retries, allow_changes=asked.allow_changes,
     )  # fmt: skip
     return training.checked(), notes
 

@@ -12,14 +12,16 @@ is halved, and stays halved; so it is, at once, where a redo has just helped the
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
-from legroom.device.generators_now import numpy_now, python_now, restore_numpy, restore_python
 from legroom.errors import BadInput
 from legroom.machine.tree import give_back
 
@@ -72,8 +74,8 @@ class Moment:
         return cls(
             torch.get_rng_state(),
             torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
-            numpy_now(),
-            python_now(),
+            _numpy_state(),
+            random.getstate(),
             tuple((buffer, buffer._version) for buffer in buffers),
         )
 
@@ -86,8 +88,32 @@ class Moment:
         torch.set_rng_state(self.torch_cpu)
         if self.torch_gpu is not None:
             torch.cuda.set_rng_state(self.torch_gpu, device)
-        restore_numpy(self.numpy)
-        restore_python(self.python)
+        _restore_numpy(self.numpy)
+        random.setstate(self.python)
+
+
+def _numpy_words() -> Any:
+    """Return the memory that NumPy's global Mersenne twister has its state in; None where it is another generator.
+
+    An update notes it before every minibatch, and `np.random.get_state` takes 80 microseconds (2026-11, NumPy 2.4). A
+    normal number that NumPy's old interface keeps for the next call is not in it.
+    """
+    generator = np.random.mtrand.get_bit_generator()
+    if not isinstance(generator, np.random.MT19937):
+        return None
+    return (ctypes.c_char * (4 * 624 + 4)).from_address(generator.ctypes.state_address)
+
+
+def _numpy_state() -> Any:
+    words = _numpy_words()
+    return np.random.get_state() if words is None else words.raw
+
+
+def _restore_numpy(state: Any) -> None:
+    if isinstance(state, bytes):
+        _numpy_words().raw = state
+    else:
+        np.random.set_state(state)
 
 
 class Redoing:

@@ -37,20 +37,18 @@ class TrainTask:
     """One start of the training child."""
 
     run: Run  # what to train, with the knobs already turned and its seed chosen
-    out: str
-    device: str
-    total_timesteps: int  # where it ends, counted from the very beginning
-    events_fd: int  # the descriptor the child writes its events to
+    out: str  # the folder to train in
+    device: str = "cpu"
+    total_timesteps: int = 0  # where it ends, counted from the very beginning
+    events_fd: int = -1  # the descriptor the child writes its events to
     resume: bool = False  # go on from the last good checkpoint of `out`
-    checkpoint_every: int | None = None  # environment steps; None: after every iteration, thinned by time
-    keep: int = 3  # how many checkpoints stay: the last ones, and the best by evaluation
-    keep_best: int = 0
+    checkpoint_every: int | None = None  # environment steps; None: as the run says, or by time
     pictures_every: int | None = None  # iterations between two pictures of the workload; None: no pictures
-    cluster: str = "local"  # local, auto, or the address of a cluster, for backends that train on one
+    cluster: str | None = None  # local, auto, or the address of one, for backends that train on one; None: not said
     calls_fd: int = -1  # memory in which the child notes calls of environments (`training.events`); -1: nobody looks
 
     def write(self, path: Path) -> None:
-        data = {name: getattr(self, name) for name in self.__dataclass_fields__} | {"run": self.run.model_dump()}
+        data = {name: getattr(self, name) for name in TrainTask.__dataclass_fields__} | {"run": self.run.model_dump()}
         path.write_text(json.dumps(data))
 
     @classmethod

@@ -41,16 +41,6 @@ SHOW_EVERY_S, LIVE_EVERY_S, POLL_S = 1.0, 0.5, 0.25
 AHEAD = 8  # trials that wait in Ray for memory: what others take meanwhile may change what they request
 
 
-@dataclass(frozen=True)
-class Swept:
-    """What came of a sweep."""
-
-    results: tuple[TrialResult, ...]
-    declared: int
-    most_at_once: int
-    is_stopped: bool
-
-
 def run_sweep(
     trials: Sequence[Trial],
     folder: SweepFolder,
@@ -61,8 +51,10 @@ def run_sweep(
     concurrent: int | None,
     show: Callable[[SweepView], None],
     say: Callable[[str], None],
-) -> Swept:
+) -> tuple[tuple[TrialResult, ...], int, int, bool]:
     """Train what of the trials is not finished yet, as many at once as there is memory for.
+
+    Returns the results, what was declared, the most trials at once, and whether it was stopped.
 
     Args:
         cluster: local, auto or an address.
@@ -74,7 +66,7 @@ def run_sweep(
         TooLarge: a trial fits no node.
     """
     if all(is_finished(folder.trial(trial.number), trial.run.total_timesteps) for trial in trials):
-        return Swept(Book(trials, folder, declared or 0).results(), declared or 0, 0, False)  # no need of Ray
+        return Book(trials, folder, declared or 0).results(), declared or 0, 0, False  # no need of Ray
     mapped = max(trial.mapped for trial in trials)  # kept free once, by declaring less
     free = max(declared - mapped, 1) if declared is not None else None
     if cluster == "local" and free is not None:
@@ -90,7 +82,7 @@ def run_sweep(
         if book.waiting:
             with _interrupts(book, say):
                 _train(book, view, concurrent)
-        return Swept(book.results(), total + mapped, view.most_at_once, book.is_stopping)
+        return book.results(), total + mapped, view.most_at_once, book.is_stopping
 
 
 def _refuse_too_large(trials: Iterable[Trial], most: int) -> None:
@@ -295,7 +287,8 @@ def run_trial(sweep: SweepFolder, trial: Trial, *, requested: int, runs: int) ->
         return {"status": "waiting", "peak": Live.read(folder).peak, "exceeded": False, "reason": ""}
     kept = folder.run()
     run = kept.replace(total_timesteps=trial.run.total_timesteps) if kept is not None else trial.run
-    training = Training(trial.asked, run, folder.path, trial.device, trial.predicted, resume=kept is not None)
+    out, resume = str(folder.path), kept is not None
+    training = Training(run, out, trial.device, asked=trial.asked, predicted=trial.predicted, resume=resume)
     try:
         # Ray starts its processes with SIGINT blocked, which a child inherits: it would never hear that it shall stop.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -124,7 +124,7 @@ def sweep_grid(
         once = f", {format_size(mapped)} for libraries that all share" if mapped else ""
         begin(f"{len(trials)} trials in {task.out}; each requests {each}{once}; {format_size(declared)} declared")
         try:
-            swept = run_sweep(
+            results, total, at_once, is_stopped = run_sweep(
                 trials, folder, cluster=task.cluster, declared=declared, num_cpus=max(machine.cores, 1),
                 concurrent=task.concurrent, show=show, say=say,
             )  # fmt: skip
@@ -132,9 +132,9 @@ def sweep_grid(
             folder.forget_unless_begun()  # so that the corrected command can have the folder
             raise
         seconds = time.monotonic() - began
-        ended = Sweep(task.target, task.metric, task.mode, swept.declared, swept.results, seconds, swept.most_at_once)
+        ended = Sweep(task.target, task.metric, task.mode, total, results, seconds, at_once)
         folder.write_result(ended.to_json())
-    return ended, swept.is_stopped
+    return ended, is_stopped
 
 
 def _planned(

@@ -1,7 +1,6 @@
 """When the next checkpoint is due: as often as possible, for at most a given share of the time.
 
 What a checkpoint costs depends on the networks, the environments' states and the disk, so it is measured, not guessed.
-The bill is kept over the whole run: one is due whenever what was spent and what the next one will cost stay within it.
 An iteration may take days. So one is due in any case, also within an iteration, once the last is as old as work may be
 that a kill takes; unless writing one takes more than a twentieth of that, as that of a rollout of many gigabytes may.
 """
@@ -18,21 +17,16 @@ LEAST_S = 1.0  # between two of them: to start a training again takes longer tha
 
 
 class Pace:
-    """Decides from the measured cost of earlier checkpoints whether one is due.
+    """Decides from the measured cost of the last checkpoint whether one is due; the very first one always is.
 
     Args:
-        fraction: the largest share of the time that writing may take; the very first one is always due.
         clock: seconds that only go up.
     """
 
-    def __init__(self, fraction: float = SHARE, clock: Callable[[], float] = time.monotonic) -> None:
-        self.fraction, self._clock = fraction, clock
-        self._began = self._written_at = clock()
-        self.spent_s = 0.0
-        self.last_seconds = (
-            0.0  # of a complete one; those within an iteration may have gigabytes of a rollout beside it
-        )
-        self.within_seconds = 0.0
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._written_at = clock, clock()
+        # of those within an iteration, too, which may have gigabytes of a rollout beside the rest
+        self._seconds = {False: 0.0, True: 0.0}
         self.written_at_step: int | None = None  # set it to a checkpoint's step when going on from that
         self.written_at_place = 0  # within the iteration; 0: between two
 
@@ -42,37 +36,29 @@ class Pace:
         return self._clock() - self._written_at
 
     def is_written(self, step: int, place: int = 0) -> bool:
-        """Return whether the last one is of this step, and of this place within an iteration."""
         return (step, place) == (self.written_at_step, self.written_at_place)
 
-    def is_overdue(self, *, within: bool) -> bool:
-        """Return whether the last one is too old, whatever was spent.
-
-        Args:
-            within: the next one would be within an iteration.
-        """
-        return self.age_s >= max(OLDEST_S, (self.within_seconds if within else self.last_seconds) / OLDEST_SHARE)
-
-    def is_due(self, step: int, every: int | None = None) -> bool:
+    def is_due(self, step: int, *, every: int | None = None, or_overdue: bool = False, within: bool = False) -> bool:
         """Return whether a checkpoint should be written now.
 
         Args:
-            every: environment steps between checkpoints; where given, time plays no part.
+            every: environment steps between checkpoints; where given, time plays no part, unless `or_overdue`.
+            within: it would be one within an iteration.
         """
+        if self.written_at_step is None:  # the beginning: environments may be slow, and their seeds forgotten
+            return True
+        age, cost = self.age_s, self._seconds[within]
+        is_overdue = age >= max(OLDEST_S, cost / OLDEST_SHARE)
+        if within:
+            return is_overdue
         if self.is_written(step):
             return False
         if every is not None:
-            return step - (self.written_at_step or 0) >= every
-        if self.last_seconds == 0.0:
-            return True
-        now = self._clock()
-        if now - self._written_at < LEAST_S:
-            return False
-        return self.spent_s + self.last_seconds <= self.fraction * (now - self._began)
+            return step - self.written_at_step >= every or (or_overdue and is_overdue)
+        return is_overdue or age >= max(LEAST_S, cost / SHARE)
 
     def put_off(self) -> None:
         """Wait as if a checkpoint had been written: one could not be, and trying at once again would not help."""
-        self.spent_s += self.last_seconds
         self._written_at = self._clock()
 
     @contextmanager
@@ -81,10 +67,5 @@ class Pace:
         began = self._clock()
         yield
         self._written_at = self._clock()
-        took = self._written_at - began
-        if within:
-            self.within_seconds = took
-        else:
-            self.last_seconds = took
-            self.spent_s += took
+        self._seconds[within] = self._written_at - began
         self.written_at_step, self.written_at_place = step, place

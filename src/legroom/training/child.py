@@ -24,6 +24,7 @@ from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRA
 from legroom.machine.limits import limit_reached
 from legroom.model.learner import Figures, Learner, TrainTask
 from legroom.model.outcome import TrainingPhase
+from legroom.model.run import CheckpointSpec
 from legroom.orphan import end_unheard
 from legroom.training.background import Abandoned, BackgroundThread, StopSignals
 from legroom.training.checkpoint import Checkpoint, Checkpoints, Pace
@@ -34,7 +35,6 @@ from legroom.training.run_folder import RUN
 
 WAIT_FOR_ROOM_S = 600.0  # at the end of a training, for a disk that is full
 ROOM_AFTER_S, ROOM_EVERY_S = 1.0, 30.0  # how often to look, seldom in the end
-LONG_ITERATION_S, LONG_ITERATION_SHARE = 5.0, 0.05
 
 Result = TypeVar("Result")
 
@@ -67,7 +67,9 @@ class TrainingLoop:
         self.iteration = 0
         self._trainer = backend_of(task.run).trainer
         self._signals = StopSignals(self._stopping)
-        self._checkpoints = Checkpoints(Path(task.out), keep=task.keep, keep_best=task.keep_best)
+        kept = task.run.checkpoint or CheckpointSpec()
+        self._every, self._keep_best = task.checkpoint_every or kept.every, kept.keep_best or 0
+        self._checkpoints = Checkpoints(Path(task.out), keep=kept.keep, keep_best=self._keep_best)
         self._finite = FiniteWatch()
         self._evaluated: tuple[int, float] | None = None  # step and mean of the last evaluation
         self._pace = Pace()
@@ -160,7 +162,7 @@ class TrainingLoop:
             self._pace.written_at_step, self._pace.written_at_place = checkpoint.step, learner.place
             how = f"not bit-exact: {self._why_not_exact}" if self._why_not_exact else "exact"
             self.say(f"resuming from step {checkpoint.step:,} ({how})")
-        if self._task.keep_best and self._run.eval is None and learner.evaluation_due(finished=True) is None:
+        if self._keep_best and self._run.eval is None and learner.evaluation_due(finished=True) is None:
             self.say("warning: checkpoint.keep_best keeps nothing, since nothing is evaluated: eval: {every: N}")
         kept = checkpoint.data.get("legroom", {}) if checkpoint is not None else {}
         self._evaluated_at = int(kept.get("evaluated_at", learner.timesteps))
@@ -293,22 +295,14 @@ class TrainingLoop:
         assert learner is not None
         if self._finite.in_doubt:
             self._finite.check(learner.capture(self._checkpoints.newest).tensors, learner.timesteps)
-        if self._checkpoint_is_due(learner):
+        every = self._every
+        if self._pace.is_due(learner.timesteps, every=every or learner.checkpoint_every, or_overdue=every is None):
             self._checkpoint(learner)
         if self._evaluation_is_due(learner):
             self._evaluate(learner)
         learner.between_iterations()
         self._iteration_began, self._iteration_began_at = time.monotonic(), learner.timesteps
         return False
-
-    def _checkpoint_is_due(self, learner: Learner) -> bool:
-        if self._pace.written_at_step is None:  # the beginning: environments may be slow, and their seeds forgotten
-            return True
-        every, took = self._task.checkpoint_every, time.monotonic() - self._iteration_began
-        long = took >= LONG_ITERATION_S and self._pace.last_seconds <= LONG_ITERATION_SHARE * took
-        if every is None and (long or self._pace.is_overdue(within=False)):
-            return not self._pace.is_written(learner.timesteps)  # so that a stop in the middle loses nothing before
-        return self._pace.is_due(learner.timesteps, every=every or learner.checkpoint_every)
 
     def _checkpoint(self, learner: Learner, *, anew: bool = False) -> bool:
         """Write a checkpoint and return whether it is there; a disk that is full is said, and no reason to stop.
@@ -367,7 +361,7 @@ class TrainingLoop:
         if self._signals:
             raise Abandoned
         learner = self._learner
-        if learner is not None and self._task.checkpoint_every is None and self._pace.is_overdue(within=True):
+        if learner is not None and self._every is None and self._pace.is_due(0, within=True):
             phase = self._phase
             self._checkpoint(learner)
             self.phase(phase)

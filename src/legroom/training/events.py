@@ -13,7 +13,6 @@ import mmap
 import os
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -79,8 +78,8 @@ def _finite(value: Any) -> Any:
 
 Call = Literal["build", "reset", "step", "call", "close"]
 CALLS: tuple[Call, ...] = ("build", "reset", "step", "call", "close")
-_NUMBER, _KIND, _SLOWEST = 0, 1, 2  # then the slowest of each kind
-_NBYTES = 8 * (_SLOWEST + len(CALLS))
+_NUMBER, _KIND = 0, 1
+_NBYTES = 8 * 2
 
 
 class EnvCalls:
@@ -99,37 +98,20 @@ class EnvCalls:
     def _leave(self) -> None:
         self._cells = memoryview(bytearray(_NBYTES)).cast("d")
 
-    def begin(self, kind: Call) -> float:
-        """Note that a call begins; returns when, for `end`."""
-        self._n_calls += 1
-        self._cells[_KIND] = CALLS.index(kind)
-        self._cells[_NUMBER] = self._n_calls
-        return time.monotonic()
-
-    def end(self, kind: Call, began: float) -> None:
-        """Note that no call is under way; how long the slowest took is what later ones are judged by."""
-        self._cells[_NUMBER] = 0
-        at = _SLOWEST + CALLS.index(kind)
-        took = time.monotonic() - began
-        if took > self._cells[at]:
-            self._cells[at] = took
-
     @contextmanager
     def calling(self, kind: Call) -> Iterator[None]:
         """A block in which environments are called; one that fails is over as well."""
-        began = self.begin(kind)
+        self._n_calls += 1
+        self._cells[_KIND] = CALLS.index(kind)
+        self._cells[_NUMBER] = self._n_calls
         try:
             yield
         finally:
-            self.end(kind, began)
+            self._cells[_NUMBER] = 0
 
     def under_way(self) -> tuple[int, Call]:
         """Return the number of the call that is under way, 0 where there is none, and its kind."""
         return int(self._cells[_NUMBER]), CALLS[int(self._cells[_KIND])]
-
-    def slowest_s(self, kind: Call) -> float:
-        """Return how long the slowest call of a kind took; 0 where none has returned."""
-        return float(self._cells[_SLOWEST + CALLS.index(kind)])
 
 
 def new_file() -> int:

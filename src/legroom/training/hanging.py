@@ -1,15 +1,13 @@
 """Notices an environment that hangs, says where, and ends the training process.
 
-How long a call may take is `env.timeout` where the run says it. Otherwise it is learned: 60 s, or 50 times the slowest
-call so far where that is longer, and ten minutes for the first of its kind. An environment is reset inside the step
-that ends its episode, so a step may take as long as a reset. Time is counted by looks, a second at most from one to the
-next: a machine that slept, or a container that was paused, is not an environment that hangs.
+How long a call may take is `env.timeout`, or ten minutes where the run does not say. Time is counted by looks, a second
+at most from one to the next: a machine that slept, or a container that was paused, is no environment that hangs.
 
 The training process is ended and not the worker alone: what the worker held of the environment is lost either way, and
 only the last checkpoint has states of learner and environments that fit together. `env.on_timeout: restart`, the
 default, goes on from there, as after a worker that died: nothing of what was saved is lost, an exact resume stays
 exact, and nobody has to be awake. What hangs twice from the same checkpoint ends the training
-(`TrainingHistory.goes_on`).
+(`Starts.goes_on`).
 """
 
 from __future__ import annotations
@@ -24,9 +22,7 @@ from legroom.machine.tree import descendants
 from legroom.model.run import EnvSpec
 from legroom.training.events import Call, EnvCalls
 
-AT_LEAST_S = 60.0
-TIMES_SLOWEST = 50.0
-FIRST_S = 600.0
+DEFAULT_S = 600.0
 CLOSE_S = 30.0
 BUILD_FACTOR = 10.0  # of env.timeout: to build is to start processes, import and load data
 COUNTED_PER_LOOK_S = 1.0
@@ -82,14 +78,7 @@ class HangWatch:
         given = self._spec.timeout
         if given is not None:
             return (given * BUILD_FACTOR if call == "build" else given) if given else None
-        if call == "close":
-            return CLOSE_S
-        slowest = self._calls.slowest_s(call)
-        if not slowest:
-            return FIRST_S
-        if call == "step":
-            slowest = max(slowest, self._calls.slowest_s("reset"))
-        return max(AT_LEAST_S, TIMES_SLOWEST * slowest)
+        return CLOSE_S if call == "close" else DEFAULT_S
 
     def _describe(self, call: Call, allowed_s: float) -> Hang:
         stacks = [ask_stack(pid, self._log) for pid in sorted(descendants(self._pid)) if answers_stack_signal(pid)]

@@ -1,6 +1,7 @@
 """One training: as it is asked for and, once prepared, as it will be done; and how a resumed run differs from it.
 
-`train` takes it; its child is told a `TrainTask` and reports into a `ChildRecord`; the `Outcome` is what comes of it.
+`train` takes it and tells its child the part of it that is a `TrainTask`; the child reports into a `ChildRecord`; the
+`Outcome` is what comes of it.
 
 A resume compares what it is asked for with what its folder was begun with, both before any knob was turned. What
 changes learning is refused unless the user allows it; then only what differs is taken over. What keeps learning the
@@ -19,6 +20,7 @@ from typing import Any
 from legroom.backends.base import backend_of, no_cluster, require_packages
 from legroom.cluster.reaching import refuse_unreachable
 from legroom.errors import BadInput
+from legroom.model.learner import TrainTask
 from legroom.model.run import Run
 from legroom.training import RETRIES
 from legroom.training.run_folder import Predicted, RunFolder
@@ -26,6 +28,7 @@ from legroom.training.run_folder import Predicted, RunFolder
 Name = tuple[str, ...]
 Differences = dict[Name, tuple[Any, Any]]
 ABSENT = object()
+PICTURES_EVERY = 10  # iterations
 # Taken from what is asked for now, or only words.
 FREE = ("total_timesteps", "checkpoint", "seed", "name", "description", "recommended_for", "source", "legroom")
 SAME_LEARNING: tuple[Name, ...] = (
@@ -114,46 +117,38 @@ def _flat(data: Mapping[str, Any], way: Name = ()) -> Iterator[tuple[Name, Any]]
 
 
 @dataclass(frozen=True)
-class Training:
-    """One training to be done.
+class Training(TrainTask):
+    """One training to be done, of which its child is told what a `TrainTask` has.
+
+    Until it is prepared, `run` is as `asked`; then it has the savings in it, the seed and the total. Where `out` is
+    empty, it gets a folder of its own.
 
     Args:
         asked: the run, with what the options say laid over it; the knobs of the outcome are what differs in `run`.
-        run: as it is trained: with the savings in it, the seed and the total. Until it is prepared, as `asked`.
-        out: the folder to train in; None: one of its own.
-        device: where it is trained.
         sizes: runs of the same workload to choose from, the preferred one first; none where `asked` was named.
         plain: as the library does it, without savings.
         fit: with knobs turned until it fits, those that change what is learned too.
         retries: how often it may go on after a failure.
         allow_changes: a resume may take over what changes learning.
-        cluster: local, auto, or the address of a cluster; None: nothing was said.
         host_limit: bytes that it may use; None: unknown.
         begun: the run as it was asked for when the folder was begun; None: as `asked`.
     """
 
-    asked: Run
-    run: Run
-    out: Path | None = None
-    device: str = "cpu"
-    predicted: Predicted | None = None
     _: KW_ONLY
+    asked: Run
+    predicted: Predicted | None = None
     sizes: Sequence[Run] = ()
-    resume: bool = False
     plain: bool = False
     fit: bool = False
-    pictures: bool = False
-    checkpoint_every: int | None = None
     retries: int = RETRIES
     allow_changes: bool = False
-    cluster: str | None = None
     versions: Mapping[str, str] | None = None
     host_limit: int | None = None
     begun: Run | None = None
 
     @property
     def folder(self) -> RunFolder:
-        return RunFolder(self.out) if self.out is not None else RunFolder.default(self.asked)
+        return RunFolder(Path(self.out)) if self.out else RunFolder.default(self.asked)
 
     def checked(self) -> Training:
         """Return the training of the size that its folder was begun with; nothing is predicted or built for that.
@@ -164,7 +159,7 @@ class Training:
         """
         if self.fit and self.plain:
             raise BadInput("--plain contradicts --fit", hint="give one of them")
-        if self.resume and self.out is None:
+        if self.resume and not self.out:
             raise BadInput("--resume needs a folder", hint="--out DIR")
         kept = self.folder.run() if self.resume else None
         asked = next((one for one in self.sizes if kept is not None and one.name == kept.name), self.asked)
@@ -174,7 +169,9 @@ class Training:
             raise no_cluster(f"{asked.name} uses backend {backend.name}", asked.source)
         if asked.env.id is None:
             raise _without_env(asked)
-        backend.trainer.refuse_training(asked, fit=self.fit, resume=self.resume, pictures=self.pictures)
+        backend.trainer.refuse_training(
+            asked, fit=self.fit, resume=self.resume, pictures=self.pictures_every is not None
+        )
         if self.cluster not in (None, "local", "auto"):
             refuse_unreachable(self.cluster)
         if asked.eval is not None and asked.eval.on_training_envs:  # which only a script can do
@@ -208,7 +205,7 @@ class Training:
         """Return the training of the run that came of what was asked for, in its folder."""
         run = run if run.seed is not None else run.replace(seed=secrets.randbelow(2**31))
         done = replace(self, asked=asked, run=run, device=device, predicted=predicted)
-        return replace(done, out=done.folder.path)
+        return replace(done, out=str(done.folder.path))
 
 
 def _without_env(run: Run) -> BadInput:

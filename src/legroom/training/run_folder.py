@@ -30,6 +30,7 @@ The protocol, which every change of the folder follows:
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -40,6 +41,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from legroom.backends.default import DEFAULT_BACKEND
 from legroom.errors import BadInput
 from legroom.machine.forks import in_forks, to_nowhere
 from legroom.machine.live_log import LIVE
@@ -297,3 +299,27 @@ def _run_of(data: dict[str, Any], path: Path) -> Run:
         return kept_run({key: value for key, value in data.items() if key != ASKED})
     except ValueError as error:  # of pydantic
         raise BadInput(f"is not a run: {error}", path=path, hint="start over in another --out") from None
+
+
+def backend_name_in(directory: Path) -> str:
+    """Return the backend of the run in a folder, or of which it is a checkpoint; the default where nothing says."""
+    for folder in (directory, directory.parent.parent):
+        try:
+            return str(json.loads(read_document(folder / RUN))["backend"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue
+    return DEFAULT_BACKEND
+
+
+def check_export(directory: Path, archive: Path, *, force: bool) -> None:
+    """Refuse to export from what is no directory, to what is no file, or over a file that is there.
+
+    Raises:
+        BadInput: says which.
+    """
+    if not directory.is_dir():
+        raise BadInput("no such directory", path=directory, hint="legroom train RUN --out DIR makes one")
+    if archive.exists() and not force:
+        raise BadInput("already exists", path=archive, hint="--force overwrites it")
+    if archive.is_dir() or not archive.absolute().parent.is_dir():
+        raise BadInput("cannot hold a file", path=archive, hint="give a file name in a directory that exists")

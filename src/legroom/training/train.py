@@ -22,7 +22,6 @@ from typing import Any, Literal
 from legroom.errors import BadInput
 from legroom.machine.child_process import import_path
 from legroom.machine.live_log import LiveLog
-from legroom.model.learner import TrainTask
 from legroom.model.outcome import (
     Attempt,
     MeasuredItem,
@@ -123,7 +122,6 @@ def _first_line(text: str) -> str:
 
 
 GONE_ON_FROM = ("memory", "worker-died", "hanging")  # failures after which a training goes on, unless it is stopped
-PICTURES_EVERY = 10  # iterations
 WAIT_FOR_ROOM_S, ROOM_EVERY_S = 60.0, 5.0
 
 
@@ -147,6 +145,7 @@ def train(
     run, folder = training.run, training.folder
     if run.total_timesteps is None:
         raise BadInput(f"{run.name} has no total_timesteps", path=run.source, hint="--timesteps N")
+    training = replace(training, out=str(folder.path), total_timesteps=run.total_timesteps)
     with folder.locked():
         display = LoggingDisplay(display, folder.path)
         before = folder.outcome() if training.resume else None
@@ -160,7 +159,7 @@ def train(
             predicted = starts.training.predicted
             try:
                 supervise(
-                    _task(starts.training),
+                    starts.training,
                     display,
                     record,
                     import_path=import_path(run, own=True),
@@ -228,24 +227,6 @@ def _write_patiently(outcome: Outcome, folder: RunFolder, display: TrainingDispl
             if not waits:
                 return
         time.sleep(ROOM_EVERY_S)
-
-
-def _task(training: Training) -> TrainTask:
-    run, checkpoint = training.run, training.run.checkpoint
-    assert run.total_timesteps is not None
-    return TrainTask(
-        run=run,
-        out=str(training.folder.path),
-        device=training.device,
-        total_timesteps=run.total_timesteps,
-        events_fd=-1,
-        resume=training.resume,
-        checkpoint_every=training.checkpoint_every or (checkpoint.every if checkpoint else None),
-        keep=checkpoint.keep if checkpoint else 3,
-        keep_best=(checkpoint.keep_best or 0) if checkpoint else 0,
-        pictures_every=PICTURES_EVERY if training.pictures else None,
-        cluster=training.cluster or "local",
-    )
 
 
 class Starts:

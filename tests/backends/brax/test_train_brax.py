@@ -131,7 +131,7 @@ def test_out_of_memory_and_killed_it_ends_with_the_same_bits(undisturbed, file, 
         return whole, None
 
     killing = Silent(3 * EACH, lambda: os.kill(child(), signal.SIGKILL))
-    outcome, _ = train(Training(hungry, hungry, tmp_path / "run"), killing, next_knob=turn)
+    outcome, _ = train(Training(hungry, str(tmp_path / "run"), asked=hungry), killing, next_knob=turn)
     assert outcome.exit_code == EXIT_GOOD
     ((why, place),) = [(each.why, each.place) for each in failures]
     assert "ut of memory" in why or "RESOURCE_EXHAUSTED" in why

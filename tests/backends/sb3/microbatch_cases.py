@@ -9,6 +9,8 @@ from gymnasium import spaces
 from stable_baselines3.common.torch_layers import CombinedExtractor, NatureCNN
 from stable_baselines3.common.vec_env import DummyVecEnv
 
+from legroom.backends.sb3.updates import in_pieces
+
 VECTOR = spaces.Box(-1, 1, (5,), np.float32)
 IMAGE = spaces.Box(0, 255, (36, 36, 1), np.uint8)  # the smallest that SB3's CNN takes
 MIXED = spaces.Dict(image=IMAGE, vector=VECTOR, choice=spaces.Discrete(4))
@@ -79,6 +81,22 @@ def trained(algorithm, env, timesteps, policy_kwargs=None, double=False, **kwarg
         model.policy.double()
     model.learn(timesteps)
     return model
+
+
+def with_micro_batch(algorithm, micro_batch, **more):
+    """Return what makes models of the algorithm whose updates are in pieces."""
+
+    def make(*args, **kwargs):
+        model = algorithm(*args, **kwargs)
+        in_pieces(model, micro_batch, **{"redoes": False} | more)
+        return model
+
+    return make
+
+
+def surviving(algorithm, micro_batch=None):
+    """Return what makes models of the algorithm whose updates are done again where memory runs out."""
+    return with_micro_batch(algorithm, micro_batch, redoes=True)
 
 
 def policy_for(space):

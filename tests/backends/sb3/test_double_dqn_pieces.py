@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 from dqn_cases import FAST, OpenCells, cells, parameters
+from microbatch_cases import surviving, with_micro_batch
 
 import legroom
-from legroom.backends.sb3.microbatch import surviving, with_micro_batch
+from legroom.backends.sb3.updates import update_of
 
 NO_MEMORY = "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 123 bytes."
 CASES = {
@@ -64,7 +65,7 @@ def test_a_minibatch_that_may_be_redone_has_the_bits_of_one_that_may_not(case):
 def failing(fails):
     """Return the algorithm in which memory runs out after the pieces of which `fails(number, size)` says so."""
 
-    class Failing(surviving(legroom.DoubleDQN)):
+    class Failing(legroom.DoubleDQN):
         passes = 0
 
         def _loss(self, part):
@@ -74,14 +75,14 @@ def failing(fails):
                 raise RuntimeError(NO_MEMORY)
             return loss
 
-    return Failing
+    return surviving(Failing)
 
 
 @pytest.mark.parametrize("case", ["sets", "lean"])
 def test_memory_that_runs_out_once_leaves_no_trace(case):
     plain = trained(legroom.DoubleDQN, case, double=False)
     redone = trained(failing(lambda number, size: number % 7 == 0), case, double=False)
-    assert redone.micro_batch is None
+    assert update_of(redone).micro_batch is None
     assert redone.passes > plain._n_updates
     assert torch.equal(parameters(plain), parameters(redone))
     assert leaves(plain).tobytes() == leaves(redone).tobytes()
@@ -90,7 +91,7 @@ def test_memory_that_runs_out_once_leaves_no_trace(case):
 def test_memory_for_half_a_minibatch_is_enough():
     whole = trained(legroom.DoubleDQN, "sets")
     halves = trained(failing(lambda number, size: size > 8), "sets")
-    assert halves.micro_batch == [[0, 8]]
+    assert update_of(halves).micro_batch == [[0, 8]]
     assert (parameters(whole) - parameters(halves)).abs().max() < 1e-12
     assert np.abs(leaves(whole) - leaves(halves)).max() < 1e-12
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 from dqn_cases import FAST, OpenCells, cells, parameters
+from microbatch_cases import surviving
 
 import legroom
-from legroom.backends.sb3.microbatch import surviving
 from legroom.backends.sb3.state import capture, continue_learning, restore
 from legroom.errors import BadInput
 from legroom.training.checkpoint import Checkpoints

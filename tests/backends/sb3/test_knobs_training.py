@@ -7,20 +7,14 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from microbatch_cases import IMAGE, MIXED, VECTOR, difference, envs, policy_for, trained
+from microbatch_cases import IMAGE, MIXED, VECTOR, difference, envs, policy_for, trained, with_micro_batch
 from sb3_contrib import TQC, MaskablePPO
 from stable_baselines3 import A2C, DQN, PPO, SAC, TD3
 from stable_baselines3.common.vec_env import DummyVecEnv
 from torch import nn
 
-from legroom.backends.sb3.applied_knobs import (
-    Checkpointed,
-    checkpoint_activations,
-    networks,
-    with_knobs,
-)
+from legroom.backends.sb3.applied_knobs import Checkpointed, checkpoint_activations, networks, turn_knobs
 from legroom.backends.sb3.making import make_model
-from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.errors import BadInput
 from legroom.hollow.card_autocast import autocast_as_on_card
 from legroom.model.run import EnvSpec, MemorySpec, PolicySpec, Run
@@ -40,13 +34,18 @@ CASES = {
 }
 
 
-def run(**memory):
-    return Run(algo="PPO", env=EnvSpec(), memory=MemorySpec(**memory))
+def with_knobs(algorithm, **memory):
+    def make(*args, **kwargs):
+        model = algorithm(*args, **kwargs)
+        turn_knobs(model, MemorySpec(**memory))
+        return model
+
+    return make
 
 
 def pair(case, **memory):
     algorithm, observation, action, kwargs = CASES[case]
-    kinds = (algorithm, with_knobs(algorithm, run(**memory)))
+    kinds = (algorithm, with_knobs(algorithm, **memory))
     return (trained(kind, envs(observation, action), 32, **kwargs) for kind in kinds)
 
 
@@ -67,13 +66,13 @@ def test_bf16_learns_about_the_same_and_keeps_float32_parameters(case):
 
 
 def test_bf16_works_in_micro_batches_and_checkpointed():
-    both = with_knobs(with_micro_batch(PPO, 8), run(bf16=True, activation_checkpointing=True))
-    one, other = (trained(kind, envs(IMAGE), 32, **ROLLOUT) for kind in (with_knobs(PPO, run(bf16=True)), both))
+    both = with_knobs(with_micro_batch(PPO, 8), bf16=True, activation_checkpointing=True)
+    one, other = (trained(kind, envs(IMAGE), 32, **ROLLOUT) for kind in (with_knobs(PPO, bf16=True), both))
     assert difference(one, other) < 5e-3
 
 
 def test_networks_really_run_in_bf16_and_hand_out_float32():
-    model = with_knobs(PPO, run(bf16=True))("CnnPolicy", envs(IMAGE), device="cpu", **ROLLOUT)
+    model = with_knobs(PPO, bf16=True)("CnnPolicy", envs(IMAGE), device="cpu", **ROLLOUT)
     inside = []
     model.policy.features_extractor.cnn[0].register_forward_hook(lambda *seen: inside.append(seen[2].dtype))
     values, log_prob, _ = model.policy.evaluate_actions(torch.zeros(4, 1, 36, 36), torch.zeros(4))
@@ -101,7 +100,8 @@ def test_ppo_learns_cart_pole_in_bf16():
 
 
 def test_nothing_to_checkpoint_is_said_in_one_line():
-    small = run(activation_checkpointing=True).replace(policy=PolicySpec(kwargs={"net_arch": [8]}))
+    knob, tiny = MemorySpec(activation_checkpointing=True), PolicySpec(kwargs={"net_arch": [8]})
+    small = Run(algo="PPO", env=EnvSpec(), memory=knob, policy=tiny)
     with pytest.raises(BadInput, match=r"no nn\.Sequential of three or more layers"):
         make_model(small, envs(VECTOR), "cpu")
 

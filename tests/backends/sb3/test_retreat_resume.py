@@ -6,8 +6,8 @@ from microbatch_cases import parameters
 from resume_envs import envs
 from stable_baselines3 import DQN, PPO
 
-from legroom.backends.sb3.microbatch import surviving
 from legroom.backends.sb3.state import capture, continue_learning, restore
+from legroom.backends.sb3.updates import in_pieces
 from legroom.training.checkpoint import Checkpoints
 
 ON = dict(n_steps=32, batch_size=16, n_epochs=3)
@@ -24,13 +24,12 @@ def test_a_resumed_schedule_goes_on_where_it_was(tmp_path, algorithm, settings, 
     torch.set_num_threads(1)
     seen = []
 
-    class Watched(surviving(algorithm, schedule)):
-        def _add_gradients(self, *arguments):
-            seen.append(arguments[-1])
-            return super()._add_gradients(*arguments)
-
     def make():
-        return Watched("MlpPolicy", envs(), seed=3, device="cpu", policy_kwargs=dict(net_arch=[16]), **settings)
+        model = algorithm("MlpPolicy", envs(), seed=3, device="cpu", policy_kwargs=dict(net_arch=[16]), **settings)
+        update = in_pieces(model, schedule)
+        add_gradients = update.add_gradients
+        update.add_gradients = lambda *arguments: seen.append(arguments[-1]) or add_gradients(*arguments)
+        return model
 
     model, checkpoints, written = make(), Checkpoints(tmp_path), []
     collect = model.collect_rollouts

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from microbatch_cases import DQN_KW, IMAGE, MIXED, PPO_KW, VECTOR, envs, parameters, trained
+from microbatch_cases import DQN_KW, IMAGE, MIXED, PPO_KW, VECTOR, envs, parameters, surviving, trained
 from sb3_contrib import MaskablePPO
 from stable_baselines3 import DQN, PPO
 
 import legroom
-from legroom.backends.sb3.microbatch import surviving, with_micro_batch
+from legroom.backends.sb3.updates import in_pieces, update_of
 from legroom.device.exact_pieces import shrunk_from, size_at
 
 pytestmark = pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")
@@ -38,42 +38,43 @@ def no_collecting(monkeypatch, request):
 
 
 def failing(algorithm, fails, micro_batch=None, place="loss"):
-    """Return the surviving algorithm in which memory runs out where `fails(update, attempt, size)` says so.
+    """Return what makes models in whose updates memory runs out where `fails(update, attempt, size)` says so.
 
     It happens after the pass of a piece (`loss`), or when all gradients are there already (`clip`).
     """
 
-    class Failing(surviving(algorithm, micro_batch)):
-        def _setup_model(self):
-            super()._setup_model()
-            self.tries, self.seen, self.retreats = {}, [], []
-            self.on_retreat = self.retreats.append
+    def make(*args, **kwargs):
+        model = algorithm(*args, **kwargs)
+        model.tries, model.seen, model.retreats = {}, [], []
+        update = in_pieces(model, micro_batch, on_retreat=model.retreats.append)
+        attempt, add_gradients, loss_of = update.attempt, update.add_gradients, update._loss
+        now = {}
 
-        def _attempt(self, attempt, size, update):
-            def once(size):
-                tried = self.tries[update] = self.tries.get(update, -1) + 1
-                self.seen.append((update, size))
-                self.fails_now = fails(update, tried, size)
-                np.random.random(), torch.rand(1), random.random()  # an attempt that fails may have drawn numbers
-                if place == "clip":
-                    result = attempt(size)
-                    if self.fails_now:
-                        raise RuntimeError(NO_MEMORY)
-                    return result
-                return attempt(size)
+        def numbered(parts, count, number, whole=None):
+            now["update"] = number
+            return attempt(parts, count, number, whole)
 
-            return super()._attempt(once, size, update)
+        def once(parts, count, whole, size):
+            number = now["update"]
+            tried = model.tries[number] = model.tries.get(number, -1) + 1
+            model.seen.append((number, size))
+            now["fails"] = fails(number, tried, size)
+            np.random.random(), torch.rand(1), random.random()  # an attempt that fails may have drawn numbers
+            result = add_gradients(parts, count, whole, size)
+            if now["fails"]:
+                raise RuntimeError(NO_MEMORY)
+            return result
 
-    name = "_losses" if hasattr(surviving(algorithm), "_losses") else "_loss"
+        def loss(*args):
+            result = loss_of(*args)
+            if place == "loss" and now["fails"]:
+                raise RuntimeError(NO_MEMORY)
+            return result
 
-    def losses(self, *args):
-        result = getattr(super(Failing, self), name)(*args)
-        if place == "loss" and self.fails_now:
-            raise RuntimeError(NO_MEMORY)
-        return result
+        update.attempt, update.add_gradients, update._loss = numbered, once, loss
+        return model
 
-    setattr(Failing, name, losses)
-    return Failing
+    return make
 
 
 def undisturbed(algorithm, micro_batch=None):
@@ -110,7 +111,7 @@ def test_a_redo_of_the_same_size_leaves_no_trace(case, place):
     every_third = failing(algorithm, lambda update, tried, size: update % 3 == 2 and not tried, place=place)
     redone = trained(every_third, envs(observation), 64, **kwargs)
     assert len(redone.retreats) >= 3
-    assert redone.micro_batch is None
+    assert update_of(redone).micro_batch is None
     assert torch.equal(parameters(plain), parameters(redone))
 
 
@@ -121,9 +122,9 @@ def test_smaller_pieces_give_the_bits_of_their_schedule(case):
     failed_twice = failing(algorithm, lambda update, tried, size: update == 3 and tried < 2)
     redone = trained(failed_twice, envs(observation), 64, **kwargs)
     short = 12 if "n_epochs" in kwargs else whole  # update 3 is the second of its epoch, of 12 samples
-    assert redone.micro_batch == [[0, whole], [3, short // 2]]
+    assert update_of(redone).micro_batch == [[0, whole], [3, short // 2]]
     assert [(each.size_before, each.size) for each in redone.retreats] == [(short, short), (short, short // 2)]
-    repeated = trained(undisturbed(algorithm, redone.micro_batch), envs(observation), 64, **kwargs)
+    repeated = trained(undisturbed(algorithm, update_of(redone).micro_batch), envs(observation), 64, **kwargs)
     assert torch.equal(parameters(redone), parameters(repeated))
     assert not repeated.retreats
     if case == "ppo":  # elsewhere sums may happen to be rounded alike
@@ -143,9 +144,9 @@ def test_failures_at_every_kth_update(algorithm, k):
     sizes = {each.size for each in redone.retreats}
     if k == 1:
         assert min(sizes) == 1
-        plain = trained(undisturbed(algorithm, redone.micro_batch), envs(), 64, **kwargs)
+        plain = trained(undisturbed(algorithm, update_of(redone).micro_batch), envs(), 64, **kwargs)
     else:
-        assert redone.micro_batch is None
+        assert update_of(redone).micro_batch is None
     assert torch.equal(parameters(plain), parameters(redone))
 
 
@@ -157,21 +158,26 @@ def test_when_single_samples_do_not_fit_either_the_failure_is_the_librarys_own()
 
 def test_pieces_shrink_until_they_fit_and_stay_small():
     model = trained(failing(PPO, lambda update, tried, size: update >= 2 and size > 3), envs(), 64, **PPO_KW)
-    assert model.micro_batch == [[0, 20], [2, 2]]
+    assert update_of(model).micro_batch == [[0, 20], [2, 2]]
     assert {size for update, size in model.seen if update > 2} == {2}
 
 
 def test_other_failures_are_not_touched():
-    class Broken(surviving(PPO)):
-        def _losses(self, *args):
+    def broken(*args, **kwargs):
+        model = surviving(PPO)(*args, **kwargs)
+
+        def loss(*args):
             raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
+        update_of(model)._loss = loss
+        return model
+
     with pytest.raises(RuntimeError, match="shapes cannot"):
-        trained(Broken, envs(), 64, **PPO_KW)
+        trained(broken, envs(), 64, **PPO_KW)
 
 
 def test_a_failure_in_the_optimizers_step_is_not_answered():
-    class Step(surviving(PPO)):
+    class Step(PPO):
         def _setup_model(self):
             super()._setup_model()
             self.policy.optimizer.step = self.no_memory
@@ -180,29 +186,36 @@ def test_a_failure_in_the_optimizers_step_is_not_answered():
             raise torch.OutOfMemoryError("CUDA out of memory.")
 
     with pytest.raises(torch.OutOfMemoryError):
-        trained(Step, envs(), 64, **PPO_KW)
+        trained(surviving(Step), envs(), 64, **PPO_KW)
 
 
 def test_nothing_of_the_failed_attempt_is_alive_when_it_is_made_again():
-    alive = []
+    alive, heard = [], []
 
-    class Leaving(failing(PPO, lambda update, tried, size: update == 1 and tried < 2)):
-        def _losses(self, part, *args):
+    def leaving(*args, **kwargs):
+        model = failing(PPO, lambda update, tried, size: update == 1 and tried < 2)(*args, **kwargs)
+        update = update_of(model)
+        loss_of = update._loss
+
+        def loss(part, advantages):
             activations = part.observations * 2  # what a frame of the traceback holds
             alive.append(weakref.ref(activations))
-            return super()._losses(part, *args)
+            return loss_of(part, advantages)
 
-        def _retreated(self, retreat):
+        def on_retreat(retreat):
+            heard.append(retreat)
             assert alive[-1]() is None
-            assert all(parameter.grad is None for parameter in self.policy.parameters())
-            super()._retreated(retreat)
+            assert all(parameter.grad is None for parameter in model.policy.parameters())
+
+        update._loss, update.on_retreat = loss, on_retreat
+        return model
 
     gc.disable()  # so that only the retreat itself can have collected anything
     try:
-        model = trained(Leaving, envs(), 64, **PPO_KW)
+        trained(leaving, envs(), 64, **PPO_KW)
     finally:
         gc.enable()
-    assert len(model.retreats) == 2
+    assert len(heard) == 2
 
 
 @pytest.mark.parametrize(
@@ -232,14 +245,17 @@ def test_no_activation_of_the_failed_pass_is_alive_when_it_is_made_again(kind, s
             raise RuntimeError(NO_MEMORY)
         return original(tensor, *args, **kwargs)
 
-    class Leaving(surviving(kind, None)):
-        def _retreated(self, retreat):
-            assert kept and not any(each() for each in kept)
-            super()._retreated(retreat)
+    def none_is_left(retreat):
+        assert kept and not any(each() for each in kept)
+
+    def leaving(*args, **kwargs):
+        model = kind(*args, **kwargs)
+        in_pieces(model, on_retreat=none_is_left)
+        return model
 
     monkeypatch.setattr(torch.Tensor, "backward", backward)
     with torch.autograd.graph.saved_tensors_hooks(Saved, lambda saved: saved.tensor):
-        trained(Leaving, envs(space, action), 64, **kwargs)
+        trained(leaving, envs(space, action), 64, **kwargs)
     assert failed
 
 
@@ -284,15 +300,3 @@ def test_the_schedule_that_comes_of_a_retreat(given, update, size, schedule):
     assert size_at(found, update) == size
     assert [size_at(found, each) for each in range(update)] == [size_at(given, each) or size_at(found, each)
                                                                 for each in range(update)]  # fmt: skip
-
-
-def test_a_schedule_may_change_in_the_middle_of_an_epoch():
-    sizes = []
-
-    class Watched(with_micro_batch(PPO, [[0, 16], [3, 4]])):
-        def _losses(self, part, *args):
-            sizes.append(len(part.actions))
-            return super()._losses(part, *args)
-
-    trained(Watched, envs(), 32, n_steps=16, batch_size=16, n_epochs=2)
-    assert sizes == [16, 16, 16, 4, 4, 4, 4]

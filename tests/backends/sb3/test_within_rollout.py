@@ -30,7 +30,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "PPO lean picture": PPO | PICTURE | LEAN,
     "PPO dict": PPO | DICT,
     "PPO lean dict": PPO | DICT | LEAN,
-    "PPO normalized, light workers": PPO | {"env": {"normalize": True, "workers": "light"}},
+    "PPO normalized": PPO | {"env": {"normalize": True}},
+    "PPO light workers": PPO | {"env": {"workers": "light"}},
     "PPO stops early": PPO | {"hyperparams": PPO["hyperparams"] | {"target_kl": 2e-3, "learning_rate": 3e-3}},
     "PPO in pieces": PPO | {"memory": {"micro_batch": 3}},
     "PPO with noise of its own": PPO | CONTINUOUS | {"hyperparams": SDE | {"sde_sample_freq": 4, "batch_size": 8}},
@@ -123,7 +124,10 @@ def small_segments(monkeypatch):
     monkeypatch.setattr(segments, "WORTH_LINKING", 0)
 
 
-@pytest.mark.parametrize("name", RUNS)
+SLOW = {"PPO light workers": pytest.mark.slow}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in RUNS])
 def test_cut_anywhere_it_ends_with_the_same_bits(name, tmp_path):
     run = run_of(name)
     whole, moments, _ = trained(run, tmp_path / "whole", set())

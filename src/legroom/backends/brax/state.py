@@ -30,9 +30,9 @@ import numpy as np
 from legroom.errors import BadInput
 from legroom.model.files import whole_file
 from legroom.model.learner import Exported, SavedState
-from legroom.training.archives import check_export
 from legroom.training.arrays import dtype_name, is_raw, raw_bytes
 from legroom.training.checkpoint import newest_checkpoint
+from legroom.training.run_folder import check_export
 
 BACKEND = "brax"
 VERSIONS = {name: version(name) for name in ("jax", "jaxlib", "brax", "numpy")}

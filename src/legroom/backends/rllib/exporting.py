@@ -10,8 +10,8 @@ from legroom.backends.sb3.archives_zip import build_model, save_archive, trusted
 from legroom.backends.sb3.state import saved_spaces
 from legroom.errors import BadInput
 from legroom.model.learner import Exported
-from legroom.training.archives import check_export
 from legroom.training.checkpoint import newest_checkpoint
+from legroom.training.run_folder import check_export
 
 
 def export_rllib(directory: Path, archive: Path, *, force: bool = False, trust: bool = False) -> Exported:

@@ -77,14 +77,13 @@ class RllibLearner(Learner):
         for line in self._plan.said:
             self._loop.say(line)
         if self._run.env.timeout is not None:
-            self._loop.say(
-                f"env.timeout is not watched: {STALLED_S:.0f} s without a step restart from the last checkpoint"
-            )
+            self._loop.say(f"env.timeout is not watched: after {STALLED_S:.0f} s without a step, it restarts")
         stack, store = self._stack, self._run.memory.object_store_bytes
         clear_left_over(out := Path(self._task.out))  # of a child of this training that was killed
         stack.callback(shutil.rmtree, folder := new_temporary(out), ignore_errors=True)
-        stack.enter_context(importable_by_workers(self._task.cluster))
-        stack.enter_context(ray_session(self._task.cluster, num_cpus=local_cpus(self._plan), object_store_nbytes=store))
+        cluster = self._task.cluster or "local"
+        stack.enter_context(importable_by_workers(cluster))
+        stack.enter_context(ray_session(cluster, num_cpus=local_cpus(self._plan), object_store_nbytes=store))
         refuse_what_cannot_be_placed(self._plan, rooms_of_cluster())
         self._notices = DeathNotices(self._loop.say)
         stack.callback(self._notices.close)

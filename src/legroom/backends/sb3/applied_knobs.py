@@ -1,10 +1,10 @@
 """Turn the memory knobs of a run on its algorithm: activation checkpointing, bf16.
 
-    model = with_knobs(PPO, run)("CnnPolicy", env)
+    turn_knobs(PPO("CnnPolicy", env), run.memory)
 
 They are turned right after the library has built networks and optimizers, so that no argument of the library changes
 on the way: giving SB3 optimizer arguments, for instance, would silently replace its own (PPO's Adam has eps 1e-5). The
-trained model, the one that is traced and the small one that is measured are all made of the class returned here.
+trained model, the one that is traced and the small one that is measured are all turned here.
 
 Activation checkpointing. Autograd keeps every layer's activations until the backward pass. A checkpointed container
 keeps its input only, and computes the rest a second time when its turn in the backward pass comes. All of it at once
@@ -45,24 +45,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.utils.checkpoint import checkpoint
 
 from legroom.errors import BadInput
-from legroom.model.run import MemorySpec, Run
-
-_TURNED = ("activation_checkpointing", "bf16")
-
-
-def with_knobs(algorithm: type, run: Run) -> type:
-    """Return the algorithm with the run's knobs turned; the algorithm itself where the run turns none."""
-    if not any(getattr(run.memory, name) is not None for name in _TURNED):
-        return algorithm
-    base: Any = algorithm
-    memory = run.memory
-
-    class Knobs(base):
-        def _setup_model(self) -> None:
-            super()._setup_model()
-            turn_knobs(self, memory, run.source)
-
-    return type(algorithm.__name__, (Knobs,), {"__module__": __name__, "__doc__": algorithm.__doc__})
+from legroom.model.run import MemorySpec
 
 
 def turn_knobs(model: Any, memory: MemorySpec, source: str | None = None) -> None:

@@ -26,9 +26,8 @@ from legroom.model.facts import Algorithm
 from legroom.model.files import whole_file
 from legroom.model.learner import Exported
 from legroom.model.run import MemorySpec, Run
-from legroom.training.archives import RUN, check_export
 from legroom.training.checkpoint import newest_checkpoint
-from legroom.training.run_folder import RunFolder
+from legroom.training.run_folder import RUN, RunFolder, check_export
 
 LARGEST_PLAIN_BUFFER = 4 << 30  # bytes; PPO.load allocates it, whatever the model is loaded for
 _BUFFER_ARGUMENTS = ("_buffer_class", "_buffer_kwargs")

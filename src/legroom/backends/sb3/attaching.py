@@ -1,4 +1,4 @@
-"""Lean storage and light workers attached to a program that uses Stable-Baselines3, from inside its own interpreter.
+"""Lean storage, light workers and exact pieces attached to a program that uses SB3, from inside its own interpreter.
 
 Each `on_...`, here and in the modules beside it, is called once the module of that name is loaded, and changes no more
 than what a call of one of its classes makes: `RolloutBuffer(...)` makes a lean one, a subclass of it. Attributes of
@@ -272,6 +272,53 @@ def tell_once(name: str, attached: bool, text: str, where: str = "") -> None:
     if (name, attached, text, where) not in _told:
         _told.add((name, attached, text, where))
         tell(name, attached, text, where)
+
+
+def on_base_class(module: Any) -> None:
+    """Updates in pieces, and again where memory runs out, of every model that is told to learn (`updates`)."""
+    begin = module.BaseAlgorithm._setup_learn
+
+    @wraps(begin)
+    def _setup_learn(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            _attach_update(self)
+        except Exception as error:  # a release that we do not know: the program goes on
+            _tell_of_update(str(error))
+        return begin(self, *args, **kwargs)
+
+    module.BaseAlgorithm._setup_learn = _setup_learn
+
+
+def _attach_update(model: Any) -> None:
+    from legroom.backends.sb3.updates import in_pieces, mirrored_owner, update_of
+    from legroom.errors import BadInput
+
+    name, where, size = type(model).__name__, program_line(), plan()["with"].get("micro_batch")
+    owner = mirrored_owner(type(model))
+    if owner is None:
+        _tell_of_update(f"an update of {name} cannot be done again once it has begun")
+    elif unknown_code(sys.modules[owner.__module__], (f"{owner.__name__}.train",)):
+        _tell_of_update(f"{name}.train of this release is not the code that it mirrors")
+    elif update_of(model) is None:
+        if size is not None:
+            try:
+                in_pieces(model, size, redoes=wanted("redo"), on_retreat=_retreated)
+                tell_once("micro_batch", True, f"{name} computes minibatches in pieces of {size}", where)
+            except BadInput as refused:
+                tell_once("micro_batch", False, f"{name}: {refused}", where)
+        if wanted("redo"):
+            if update_of(model) is None:
+                in_pieces(model, on_retreat=_retreated)
+            tell_once("redo", True, f"{name}'s updates are done again in exact pieces where memory runs out", where)
+
+
+def _tell_of_update(why: str) -> None:
+    for each in filter(wanted, ("redo", "micro_batch")):
+        tell_once(each, False, why, program_line())
+
+
+def _retreated(retreat: Any) -> None:
+    tell("redo", True, f"update {retreat.update}: {retreat.why}; redone with {retreat.what}")
 
 
 CLOSE_WITHIN_S = 3600.0  # SB3 waits for ever; who cannot wait presses Ctrl-C

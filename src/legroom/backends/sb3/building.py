@@ -28,10 +28,10 @@ from stable_baselines3.common.vec_env import VecEnv, VecFrameStack, VecNormalize
 
 import legroom
 from legroom.backends.base import algorithm_of, hyper
-from legroom.backends.sb3.applied_knobs import OWN_ARGUMENT, has_own, with_knobs
+from legroom.backends.sb3.applied_knobs import OWN_ARGUMENT, has_own, turn_knobs
 from legroom.backends.sb3.hollow_buffers import Sizes, StubVecEnv, hollow_recurrent, hollow_replay, hollow_rollout
-from legroom.backends.sb3.microbatch import with_micro_batch
 from legroom.backends.sb3.stored import batch_samples, pass_samples
+from legroom.backends.sb3.updates import in_pieces
 from legroom.environments.gym_spaces import to_gymnasium
 from legroom.environments.objects import LIVE, package_of, resolve_object
 from legroom.environments.own_code import own_code, registered_packages
@@ -64,9 +64,6 @@ def build_model(
     """
     algorithm = algorithm_of(run)
     algorithm_class = class_of_run(run)
-    if pass_samples(run) < batch_samples(run):
-        algorithm_class = with_micro_batch(algorithm_class, pass_samples(run))
-    algorithm_class = with_knobs(algorithm_class, run)
     arguments = {k: _schedule(k, v) for k, v in run.hyperparams.items() if k not in HOST_ONLY}
     with importable(run), warnings.catch_warnings(), ExitStack() as stack:
         warnings.simplefilter("ignore")
@@ -88,6 +85,9 @@ def build_model(
         policy_kwargs = policy_arguments(run)
         try:
             model: BaseAlgorithm = algorithm_class(policy, env, policy_kwargs=policy_kwargs, device=device, **arguments)
+            if pass_samples(run) < batch_samples(run):
+                in_pieces(model, pass_samples(run), redoes=False)
+            turn_knobs(model, run.memory, run.source)
         except (Untraceable, ValueRefused):
             raise
         except Exception as wrong:  # a library's constructor raises anything; its message is the reason

@@ -22,13 +22,11 @@ from __future__ import annotations
 
 import logging
 from types import TracebackType
-from typing import Any
 
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
-from legroom.backends.sb3.microbatch import can_survive, surviving
-from legroom.backends.sb3.microbatch_parts import take_own
+from legroom.backends.sb3.updates import Update, in_pieces, mirrored_owner, put_back, update_of
 from legroom.device.exact_pieces import MicroBatch, check_sizes
 from legroom.device.redoing import Retreat, is_out_of_memory
 from legroom.errors import BadInput
@@ -47,50 +45,38 @@ class Guard:
         self.model = model
         self.retreats: list[Retreat] = []
         self._begin_with = micro_batch
-        self._micro_batch = micro_batch
-        self._class: type | None = None
-        self._before: dict[str, Any] = {}
+        self._update: Update | None = None
+        self._before: Update | None = None
+        self._is_open = False
 
     @property
     def micro_batch(self) -> MicroBatch | None:
         """The schedule by now, [[from_update, size], ...] from the first minibatch in the block; None: whole ones."""
-        return self._micro_batch
+        return self._begin_with if self._update is None else self._update.micro_batch
 
     def __enter__(self) -> Guard:
-        model: Any = self.model
-        if self._class is not None:
+        if self._is_open:
             raise BadInput("this guard is already in use", hint="one legroom.guard(model) per block")
-        if not can_survive(type(model)):
-            if self._begin_with is not None:
-                surviving(type(model), self._begin_with)  # which says why not
-            logger.info("%s cannot be redone in pieces: errors are explained only", type(model).__name__)
+        self._before = before = update_of(self.model)
+        given = self._begin_with if self._begin_with is not None or before is None else before.micro_batch
+        if mirrored_owner(type(self.model)) is None and given is None:
+            logger.info("%s cannot be redone in pieces: errors are explained only", type(self.model).__name__)
             return self
-        self._class = type(model)
-        given = self._begin_with if self._begin_with is not None else getattr(model, "micro_batch", None)
-        form = surviving(type(model), given)
-        self._before = take_own(model)
-        model.__class__ = form
-        model._minibatches_done = self._before.get("_minibatches_done", 0)
-        model.on_retreat = self._retreated
+        self._update = in_pieces(self.model, given, on_retreat=self._retreated)
+        self._update.done = before.done if before is not None else 0
+        self._is_open = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        model: Any = self.model
-        redoes = self._class is not None
-        if self._class is not None:
-            self._micro_batch = model.micro_batch
-            take_own(model)
-            model.__class__ = self._class
-            vars(model).update(self._before)
-            self._class = None
+        self._is_open = False
+        put_back(self.model, self._before)
         if error is not None and is_out_of_memory(error):
-            error.add_note(f"legroom: {_advice(model, redoes)}")
+            error.add_note(f"legroom: {_advice(self.model, self._update is not None)}")
 
     def _retreated(self, retreat: Retreat) -> None:
         self.retreats.append(retreat)
-        self._micro_batch = self.model.micro_batch  # type: ignore[attr-defined]
         logger.warning("update %d: %s; redone with %s", retreat.update, retreat.why, retreat.what)
 
 

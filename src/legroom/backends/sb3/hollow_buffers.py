@@ -9,6 +9,7 @@ instead of all, so the order in which a minibatch reaches the device stays the l
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -112,14 +113,14 @@ def hollow_rollout(base: Any, plan: Sizes, parts: Sizes) -> type:
             for size in plan(batch_size or 0):
                 yield self._get_samples(np.zeros(size, dtype=np.int64))
 
-        def micro_batches(self, batch_size: int, micro_batch: int) -> Iterator[tuple[np.ndarray, Iterator[Any]]]:
+        def minibatches(self, batch_size: int) -> Iterator[tuple[np.ndarray, Callable[[int], Iterator[Any]]]]:
             if not self.generator_ready:
                 self._flatten()
             for size in plan(batch_size):
-                yield (
-                    np.zeros(size, dtype=np.int64),
-                    (self._get_samples(np.zeros(part, dtype=np.int64)) for part in parts(size)),
-                )
+                yield np.zeros(size, dtype=np.int64), partial(self._planned, size)
+
+        def _planned(self, whole: int, size: int) -> Iterator[Any]:
+            return (self._get_samples(np.zeros(part, dtype=np.int64)) for part in parts(whole))
 
         def _flatten(self) -> None:
             for name in ("actions", "values", "log_probs", "advantages", "returns", "action_masks"):
@@ -227,10 +228,12 @@ def hollow_replay(base: Any, plan: Sizes, parts: Sizes, relabeled: float = 0.0) 
             parts = [self._get_samples(np.zeros(n, dtype=np.int64), env=env) for n in (size - other, other)]
             return type(parts[0])(*(_together(each) for each in zip(*(part[:5] for part in parts), strict=True)))
 
-        def micro_batches(self, batch_size: int, micro_batch: int, env: Any = None) -> Iterator[Any]:
-            for size in plan(batch_size):
-                for part in parts(size):
-                    yield self._get_samples(np.zeros(part, dtype=np.int64), env=env)
+        def minibatch(self, batch_size: int, env: Any = None) -> Callable[[int], Iterator[Any]]:
+            return lambda _: (
+                self._get_samples(np.zeros(part, dtype=np.int64), env=env)
+                for size in plan(batch_size)
+                for part in parts(size)
+            )
 
     return HollowReplay
 

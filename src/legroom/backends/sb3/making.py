@@ -18,13 +18,13 @@ from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecEnv, VecEnvWrapper
 
 from legroom.backends.base import algorithm_of
-from legroom.backends.sb3.applied_knobs import with_knobs
+from legroom.backends.sb3.applied_knobs import turn_knobs
 from legroom.backends.sb3.building import class_of_run, find_class, find_object, policy_arguments, wrapped
 from legroom.backends.sb3.constraints import refuse_untrainable
 from legroom.backends.sb3.lean_storage import lean
 from legroom.backends.sb3.lean_vec_env import LeanVecEnv
-from legroom.backends.sb3.microbatch import can_survive, surviving, with_micro_batch
 from legroom.backends.sb3.stored import stores_leanly
+from legroom.backends.sb3.updates import in_pieces, mirrored_owner
 from legroom.environments.env_make import make_env
 from legroom.errors import BadInput
 from legroom.machine.stack_signal import answer_stack_signal
@@ -90,11 +90,6 @@ def make_model(run: Run, env: VecEnv, device: str) -> BaseAlgorithm:
     algorithm = algorithm_of(run)
     algorithm_class = class_of_run(run)
     refuse_untrainable(run)
-    if run.algo_class is None and can_survive(algorithm_class):
-        algorithm_class = surviving(algorithm_class, run.memory.micro_batch)
-    elif run.memory.micro_batch is not None:
-        algorithm_class = with_micro_batch(algorithm_class, run.memory.micro_batch)  # which says why not
-    algorithm_class = with_knobs(algorithm_class, run)
     arguments = {
         "policy_kwargs": policy_arguments(run),
         "device": device,
@@ -112,11 +107,16 @@ def make_model(run: Run, env: VecEnv, device: str) -> BaseAlgorithm:
             if stores_leanly(run):
                 spilling = {name: getattr(run.memory, name) for name in ("max_bytes", "spill_dir")}
                 arguments |= {name: value for name, value in spilling.items() if value is not None}
-                return lean(algorithm_class, policy, env, **arguments)
-            model: BaseAlgorithm = algorithm_class(policy, env, **arguments)
-            return model
+                model: BaseAlgorithm = lean(algorithm_class, policy, env, **arguments)
+            else:
+                model = algorithm_class(policy, env, **arguments)
         except (AssertionError, TypeError, ValueError) as refused:
             raise BadInput(f"{algorithm.name} cannot be built: {refused}", path=run.source) from refused
+    redoes = run.algo_class is None and mirrored_owner(algorithm_class) is not None
+    if redoes or run.memory.micro_batch is not None:
+        in_pieces(model, run.memory.micro_batch, redoes=redoes)
+    turn_knobs(model, run.memory, run.source)
+    return model
 
 
 def _argument(run: Run, key: str, value: Any, env: VecEnv) -> Any:
@@ -167,10 +167,7 @@ def watch_calls(env: VecEnv, calls: EnvCalls) -> dict[int, str]:
 def _noted(method: Callable[..., Any], kind: Call, calls: EnvCalls) -> Callable[..., Any]:
     @wraps(method)
     def noted(*args: Any, **kwargs: Any) -> Any:
-        began = calls.begin(kind)
-        try:
+        with calls.calling(kind):
             return method(*args, **kwargs)
-        finally:
-            calls.end(kind, began)
 
     return noted

@@ -20,6 +20,7 @@ from uuid import uuid4
 import numpy as np
 
 from legroom.backends.sb3.segments import Kept, file_name, layout_of, parts_writer, read_parts, saved_rows
+from legroom.backends.sb3.updates import update_of
 from legroom.errors import BadInput
 from legroom.model.learner import SavedState
 from legroom.storing.budget import Options
@@ -105,11 +106,11 @@ def capture_rollout(model: Any, previous: SavedState | None, arrays: dict[str, n
         earlier = before["stores"].get(key) if before is not None else None
         data["stores"][key] = _capture_store(key, column, earlier, previous, kept)
         arrays[f"rollout/numbers.{key}"] = column._numbers
-    at = getattr(model, "update_at", None)
-    if at is not None:
+    update = update_of(model)
+    if update is not None and update.at is not None:
         for name in OF_UPDATES:
             arrays[f"rollout/{name}"] = _by_step(buffer, name, getattr(buffer, name))
-        data["update"] = {"learns": _learns(model), "at": take_apart(at, "rollout", arrays)}
+        data["update"] = {"learns": _learns(model), "at": take_apart(update.at, "rollout", arrays)}
     return kept
 
 
@@ -147,12 +148,13 @@ def prepare_rollout(model: Any, checkpoint: SavedState) -> tuple[Callable[[], No
     update = data.get("update")
     why = "this algorithm starts its rollouts over"
     if stops_within(model):
-        theirs, ours = (
-            [data["layout"].get(key) for key in ("size", "environments")],
-            [buffer.buffer_size, buffer.n_envs],
-        )
-        why = "" if theirs == ours else f"rollouts had {theirs[0]} steps of {theirs[1]} environments"
-    if not why and update is not None and not hasattr(model, "update_at"):
+        theirs = [data["layout"].get(key) for key in ("size", "environments")]
+        if theirs == [buffer.buffer_size, buffer.n_envs]:
+            why = ""
+        else:
+            why = f"rollouts had {theirs[0]} steps of {theirs[1]} environments"
+    ours = update_of(model)
+    if not why and update is not None and not (ours is not None and ours.goes_on):
         why = "this algorithm starts its updates over"
     if why:
         return (lambda: None), f"{data['count']:,} steps of a rollout are not used: {why}"
@@ -167,14 +169,14 @@ def prepare_rollout(model: Any, checkpoint: SavedState) -> tuple[Callable[[], No
         except UNUSABLE as error:
             raise BadInput(f"its rollout is damaged: {error}", path=checkpoint.path) from error
         buffer.pos, buffer.full = data["count"], data["count"] == buffer.buffer_size
-        if update is not None:
+        if update is not None and ours is not None:
             arrays = checkpoint.tensors("rollout")
             for name in OF_UPDATES:
                 getattr(buffer, name)[...] = arrays[name].reshape(buffer.buffer_size, buffer.n_envs)
             at = put_together(update["at"], {f"rollout/{name}": array for name, array in arrays.items()})
             if changed:  # the epoch begins anew, with minibatches of its own
                 at = {key: value for key, value in at.items() if key != "random"} | {"minibatch": 0}
-            model.update_at = at
+            ours.at = at
 
     return take_over, "batch_size or n_epochs have changed within an update" if changed else ""
 

@@ -42,6 +42,7 @@ from legroom.backends.sb3.state_torch import (
     to_array,
     to_tensor,
 )
+from legroom.backends.sb3.updates import update_of
 from legroom.device.redoing import has_cuda_context
 from legroom.errors import BadInput
 from legroom.model.learner import SavedState, State
@@ -60,8 +61,9 @@ _LIBRARIES = ("stable_baselines3.", "sb3_contrib.", "legroom_workloads.")
 VERSIONS = {name: version(name) for name in ("stable-baselines3", "torch", "numpy", "gymnasium")}
 COUNTERS = (
     "num_timesteps", "_total_timesteps", "_num_timesteps_at_start", "_episode_num", "_n_updates", "_n_calls",
-    "exploration_rate", "_current_progress_remaining", "_minibatches_done",
+    "exploration_rate", "_current_progress_remaining",
 )  # fmt: skip
+MINIBATCHES = "_minibatches_done"  # among the counters; of the model's `Update`
 
 
 def capture(
@@ -87,12 +89,14 @@ def capture(
         why = why or f"{algorithm}'s state is not known to legroom"
     replay = capture_replay(model, previous, arrays)
     rollout = capture_rollout(model, previous, arrays) if within else None
+    update = update_of(model)
     why = why or replay.why_not_exact
     data: dict[str, Any] = {
         "algorithm": algorithm,
         "versions": VERSIONS,
         "n_envs": model.n_envs,
-        "counters": {name: getattr(model, name) for name in COUNTERS if hasattr(model, name)},
+        "counters": {name: getattr(model, name) for name in COUNTERS if hasattr(model, name)}
+        | ({} if update is None else {MINIBATCHES: update.done}),
         "elapsed_s": (time.time_ns() - model.start_time) / 1e9 if model.start_time else 0.0,
         "replay": replay.data,
         **({} if rollout is None else {"rollout": rollout.data}),
@@ -197,7 +201,10 @@ def _prepare(model: BaseAlgorithm, checkpoint: SavedState) -> Callable[[], None]
     def take_over() -> None:
         set_learned()
         for name, value in data["counters"].items():
-            setattr(model, name, value)
+            if name != MINIBATCHES:
+                setattr(model, name, value)
+            elif (update := update_of(model)) is not None:
+                update.done = value
 
     return take_over
 

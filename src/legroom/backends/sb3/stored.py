@@ -26,7 +26,7 @@ BRINGS = ("torch", "stable_baselines3", "cv2", "sympy")  # and what of it enviro
 # DummyVecEnv: its own array, the copy of the last step (kept as _last_obs), and that of this step; plus the array the
 # buffer's add() makes while it stores. SubprocVecEnv: the unpickled ones in place of its own array.
 COPIES_IN_TRAINER = 4
-# whose update `backends.sb3.microbatch` can compute in pieces
+# whose update `backends.sb3.updates` can compute in pieces
 MICRO_BATCHED = ("PPO", "MaskablePPO", "A2C", "DQN", "DoubleDQN")
 PLAIN_DTYPE_SINCE = (2, 7, 1)  # SB3 before it kept rollouts in float32, whatever the space's dtype
 

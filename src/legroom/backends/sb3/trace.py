@@ -34,8 +34,9 @@ from stable_baselines3.common.type_aliases import TrainFreq, TrainFrequencyUnit
 from torch.distributions import Distribution
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from legroom import DoubleDQN
 from legroom.backends.base import algorithm_of, hyper
-from legroom.backends.sb3 import microbatch
+from legroom.backends.sb3 import minibatches, updates
 from legroom.backends.sb3.building import build_model, importable, own_line, stub_env
 from legroom.backends.sb3.judging import untouched_randomness
 from legroom.backends.sb3.stored import batch_samples, pass_samples
@@ -59,9 +60,8 @@ from legroom.model.run import Run
 _LIBRARIES = tuple(str(Path(module.__file__ or "").parent) for module in (stable_baselines3, sb3_contrib))
 # of their updates: what those ask for, these do
 _MIRRORS = (
-    str(Path(microbatch.__file__).with_suffix("")),
-    str(Path(exact_pieces.__file__)),
-    str(Path(getfile(microbatch.DoubleDQN)).parent),
+    *(str(Path(module.__file__ or "")) for module in (minibatches, updates, exact_pieces)),
+    str(Path(getfile(DoubleDQN)).parent),
 )
 
 TRACED = 3  # rounds of a loop that are traced; the first may set things up, the third must repeat the second

@@ -30,6 +30,7 @@ from legroom.backends.sb3.judging import (
 from legroom.backends.sb3.making import make_model, make_vec_env, watch_calls
 from legroom.backends.sb3.rollout_state import going_on, may_stop_here, rest_of, stops_within
 from legroom.backends.sb3.state import capture, continue_learning, policy_arrays, restore, restore_log
+from legroom.backends.sb3.updates import update_of
 from legroom.device.redoing import Retreat, is_out_of_memory
 from legroom.environments.env_make import EnvError
 from legroom.errors import BadInput, LegroomError
@@ -74,6 +75,7 @@ class Sb3Learner(Learner):
             workers = f"{self._run.env.n_envs} environments with workers: {self._run.env.workers}"
             raise BadInput(f"{workers} cannot be started: {reached}") from error
         self.model: Any = make_model(self._run, self._env, task.device)
+        self._update = update_of(self.model)
         self._env = self.model.get_env() or self._env  # with SB3's own wrappers around it (VecTransposeImage)
         self._on_policy = isinstance(self.model, OnPolicyAlgorithm)
         self.checkpoint_every = None if self._on_policy else CHECKPOINT_REPLAY_EVERY
@@ -111,8 +113,7 @@ class Sb3Learner(Learner):
 
     @property
     def _update_at(self) -> dict[str, Any] | None:
-        at: dict[str, Any] | None = getattr(self.model, "update_at", None)
-        return at
+        return None if self._update is None else self._update.at
 
     def begin(self) -> None:
         self._open_log(resumed_from=0)
@@ -134,8 +135,8 @@ class Sb3Learner(Learner):
             loop.say(line)
         if self._task.pictures_every:
             self._pictures = Pictures(self._env, self._out, self._task.pictures_every, loop.say)
-        if hasattr(self.model, "on_retreat"):
-            self.model.on_retreat = self._retreated
+        if self._update is not None:
+            self._update.on_retreat = self._retreated
         self._hook_boundaries(loop)
         if self.stops_within:
             self._hook_steps(loop)
@@ -179,7 +180,8 @@ class Sb3Learner(Learner):
             return forward(*args, **kwargs)
 
         policy.forward = asked  # a hook of torch's would take ten times as long
-        self.model.between_minibatches = loop.within
+        if self._update is not None:
+            self._update.between = loop.within
 
     def between_iterations(self) -> None:
         if self._pictures is not None:
@@ -220,7 +222,7 @@ class Sb3Learner(Learner):
 
     def _retreated(self, retreat: Retreat) -> None:
         changed = retreat.size != retreat.size_before
-        schedule = self.model.micro_batch if changed else None
+        schedule = self._update.micro_batch if self._update is not None and changed else None
         told = {"update": retreat.update, "why": retreat.why, "what": retreat.what, "micro_batch": schedule}
         self._loop.send("retreat", step=self.timesteps, **told)
 

@@ -216,7 +216,7 @@ class DoubleDQN(DQN):
     # -- learning -----------------------------------------------------------------------------------------------------
 
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
-        """Make gradient steps; `backends.sb3.microbatch` does the same with each minibatch in pieces."""
+        """Make gradient steps; `backends.sb3.updates` does the same with each minibatch in pieces."""
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
         losses = []
