@@ -134,7 +134,6 @@ BACKEND = base.Backend(
     in_headings=False,
     script_packages=("stable_baselines3", "sb3_contrib"),
     classes_from=("stable_baselines3", "sb3_contrib", "rl_zoo3", "torch"),
-    pins_read=("stable-baselines3",),
     reader=Sb3Reader(),
     predictor=Sb3Predictor(),
     checker=Sb3Checker(),

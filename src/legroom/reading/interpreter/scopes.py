@@ -19,8 +19,7 @@ from legroom.reading.source import children_of, walk
 Kind = Literal["assign", "unpack", "augmented", "parameter", "import", "definition", "loop", "with", "other"]
 Position = tuple[int, int]
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp,
-           ast.GeneratorExp)  # fmt: skip
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +100,6 @@ class Scopes:
     # -- questions ---------------------------------------------------------------------------------------------------
 
     def scope_of(self, node: ast.AST) -> NameScope:
-        """Return the scope that `node` stands in."""
         return self._scope_at.get(id(node), self.root)
 
     def home(self, name: str, scope: NameScope) -> NameScope | None:
@@ -120,17 +118,14 @@ class Scopes:
             node = parent
 
     def statement_of(self, node: ast.AST) -> ast.stmt | None:
-        """Return the innermost statement that `node` is part of."""
         if isinstance(node, ast.stmt):
             return node
         return next((a for a in self.ancestors(node) if isinstance(a, ast.stmt)), None)
 
     def function_of(self, node: ast.AST) -> FunctionNode | None:
-        """Return the innermost function around `node`."""
         return next((a for a in self.ancestors(node) if isinstance(a, FunctionNode)), None)
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
-        """Return the innermost class around `node`."""
         return next((a for a in self.ancestors(node) if isinstance(a, ast.ClassDef)), None)
 
     def uses_of(self, made: ast.AST) -> list[ast.Name]:
@@ -159,53 +154,39 @@ class Scopes:
             return []
         bindings = home.bindings[name.id]
         pay(len(bindings), name.lineno)
-        if home is not here and not self._runs_at_once(here, home):
+        while here is not home and isinstance(here.node, _COMPREHENSIONS) and here.parent is not None:
+            here = here.parent
+        if here is not home:
             return list(reversed(bindings))
-        use_arms, around = dict(self._arms(name)), {id(a) for a in self.ancestors(name)}
-        before: list[Binding] = []
-        later: list[Binding] = []
-        for binding in sorted(bindings, key=lambda b: start(b.node), reverse=True):
-            arms = self._arms(binding.node)
-            if any(isinstance(n, ast.If | ast.Match) and use_arms.get(n, arm) != arm for n, arm in arms):
-                continue  # the other branch of the same `if`
+        around = {id(node): node for node in (name, *self.ancestors(name))}
+        before, later = list[Binding](), list[Binding]()
+        for binding in sorted(bindings, key=lambda each: start(each.node), reverse=True):
             own = id(binding.node) in around and binding.kind in ("assign", "augmented", "unpack")  # x = f(x)
+            inside = self._loops(binding.node)
             if start(binding.node) < start(name) and not own:
                 before.append(binding)
-                if all(use_arms.get(node) == arm for node, arm in arms):
-                    if any(isinstance(node, ast.For | ast.While) for node, _ in arms):
-                        later = []  # it runs in every turn, after those
-                    break  # it always runs before the use
-            elif any(isinstance(n, ast.For | ast.While) and n in use_arms for n, _ in arms):
+                if self._always_before(binding.node, around):
+                    later = [] if any(id(loop) in around for loop in inside) else later  # it runs in every turn
+                    break
+            elif any(id(loop) in around for loop in inside):
                 later.append(binding)  # of an earlier turn of the loop
         return before + later
 
-    # -- construction ------------------------------------------------------------------------------------------------
+    def _loops(self, node: ast.AST) -> list[ast.AST]:
+        return [each for each in self.ancestors(node) if isinstance(each, ast.For | ast.AsyncFor | ast.While)]
 
-    def _runs_at_once(self, inner: NameScope, home: NameScope) -> bool:
-        """Return whether `inner` is a comprehension (or several) standing directly in `home`."""
-        scope: NameScope | None = inner
-        while scope is not None and scope is not home:
-            if not isinstance(scope.node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+    def _always_before(self, node: ast.AST, around: dict[int, ast.AST]) -> bool:
+        """Return whether a run comes to what is `around` a later place through `node`: no branch is taken between."""
+        for parent in self.ancestors(node):
+            if id(parent) in around:
+                block = next((b for _, b in ast.iter_fields(parent) if isinstance(b, list) and node in b), None)
+                return block is None or any(id(each) in around for each in block)
+            if not is_main_guard(parent) and not isinstance(parent, ast.With | ast.AsyncWith):
                 return False
-            scope = scope.parent
+            node = parent
         return True
 
-    def _arms(self, node: ast.AST) -> list[tuple[ast.AST, str]]:
-        """Return (branching statement, which of its parts) around `node`, up to its scope; main guards do not count."""
-        arms: list[tuple[ast.AST, str]] = []
-        child = node
-        for parent in self.ancestors(node):
-            if isinstance(parent, _SCOPES) and not isinstance(parent, ast.ListComp | ast.GeneratorExp):
-                break
-            if isinstance(parent, ast.If | ast.For | ast.AsyncFor | ast.While | ast.Try) and not is_main_guard(parent):
-                part = next((p for p in ("body", "orelse", "handlers", "finalbody")
-                             if any(child is c for c in getattr(parent, p, ()))), "")  # fmt: skip
-                if part and not (isinstance(parent, ast.Try) and part in ("body", "finalbody")):
-                    arms.append((parent, part))
-            elif isinstance(parent, ast.Match):
-                arms.append((parent, str(parent.cases.index(child)) if child in parent.cases else ""))
-            child = parent
-        return arms
+    # -- construction ------------------------------------------------------------------------------------------------
 
     def _bind(self, scope: NameScope, binding: Binding) -> None:
         declared = scope.elsewhere.get(binding.name)
@@ -335,7 +316,6 @@ class Scopes:
 
 
 def start(node: ast.AST) -> Position:
-    """Return where `node` begins, as a sortable position."""
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
