@@ -66,7 +66,7 @@ MODULE = re.compile(r"legroom(?:\.\w+)+")
 CEILINGS = {
     "backends.sb3": 12_099,
     "hollow": 9_778,
-    "reading": 6_325,
+    "reading": 6_294,
     "backends.program": 4_912,
     "backends.brax": 4_294,
     "rendering": 4_242,
