@@ -40,7 +40,7 @@ class EnvSpec(Data):
     envs_per_worker: Count = 1
     start_method: Literal["fork", "forkserver", "spawn"] | None = None
     timeout: Seconds | None = None
-    """seconds that a reset or step may take, ten times as many to build; adapts when left out, 0: no limit"""
+    """seconds that a reset or step may take, ten times as many to build; ten minutes when left out, 0: no limit"""
     on_timeout: Literal["restart", "end"] = "restart"
     """restart: continue from the last checkpoint; end: the training fails and can be resumed"""
     spaces: Spaces | None = None
