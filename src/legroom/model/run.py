@@ -73,7 +73,9 @@ class PolicySpec(Data):
 
 
 # Keys of `memory` that are gone: their effect was none, or another one on every machine.
-REMOVED_MEMORY = ("foreach", "max_split_size_mb", "empty_cache_every", "malloc_trim", "malloc_arenas", "jemalloc")
+REMOVED_MEMORY = (
+    "foreach", "max_split_size_mb", "empty_cache_every", "malloc_trim", "malloc_arenas", "jemalloc", "env_chunk",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,6 @@ class MemorySpec(Data):
     shared_data: bool | None = None
     """False: `legroom.share` shares nothing, every process builds its own"""
     xla_preallocate: bool | None = None
-    env_chunk: Count | None = None
-    """brax: environments stepped at once, one chunk after the other"""
     runner_bytes: Count | None = None
     """RLlib: memory that each env runner requests, so that Ray places runners where they fit"""
     learner_bytes: Count | None = None

@@ -50,6 +50,7 @@ from legroom.model.rehearsal import (
 )
 from legroom.predicting.gpu import CONTEXT_ERROR, CUDNN_SHARE
 from legroom.units import MIB, format_size, plural
+from legroom.xla.target import plugin_missing
 
 POLL_S = 0.05
 DEFAULT_SECONDS = 60.0
@@ -78,7 +79,6 @@ class RehearsalPlan:
     """How to rehearse.
 
     Args:
-        card: that the program finds; None: no card.
         limit: bytes that its allocator may take, None for no limit.
         values: `assume` answers where a hollow value is asked for, `real` computes everything on the CPU.
         ram: host memory that a single request may not exceed, None for no limit.
@@ -157,9 +157,8 @@ def rehearse(
         if stopped == "finished" and code:
             stopped = "failed"
         python = len(journals) > 0 or runs_python(command)
-        found = seen.rehearsal(
-            command, stopped, code, seconds, host=host.seen(ended=stopped == "finished"), python=python
-        )
+        seen_host = host.seen(ended=stopped == "finished")
+        found = seen.rehearsal(command, stopped, code, seconds, host=seen_host, python=python)
         lines = last_lines(folder) if found.stopped == "failed" else []
         if lines and not seen.messages.get("exception"):
             found = replace(found, failure=lines[-1].strip())
@@ -354,6 +353,8 @@ class ProgramSeen:
         """How far the rehearsal is, and how long it may still take."""
         left = max(self._most_seconds(seconds) - seconds, 0.0)
         so_far = f"simulated GPU: {plural(self.updates, 'step')} in {seconds:.0f} s"
+        if self.plan.card is not None and self.messages.get("jax") and (missing := plugin_missing()):
+            so_far += f" (no exact plan of its JAX functions: {missing})"
         return f"{so_far}, at most {left:.0f} s left; Ctrl-C stops and reports"
 
     def _most_seconds(self, seconds: float) -> float:
