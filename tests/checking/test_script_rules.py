@@ -101,7 +101,6 @@ EXPECTED: dict[str, list[tuple[int, str, str]]] = {
     "cleanrl_ppo.py": [],
     "cleanrl_dqn.py": [],
     "brax_ppo.py": [],
-    "rllib_ppo.py": [(18, "LR006", "minibatch-exceeds-rollout")],
     "torch_oom_bad.py": [(26, "LR057", "oom-handler-keeps-tensors")],
     "torch_oom_good.py": [],
     "optuna_search.py": [],

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.checking import lean_way, shares
-from legroom.backends.sb3.ladders import ways_to_grow
+from legroom.backends.sb3.knobs import ways_to_grow
 from legroom.backends.sb3.stored import (
     FLOAT32,
     keeps_float32,
