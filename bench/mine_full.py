@@ -23,7 +23,7 @@ import numpy as np
 from bench.peak_sampler import PeakSampler
 from bench.results import write_section
 from legroom.backends.base import backend_of
-from legroom.backends.sb3.ladders import lean_storage
+from legroom.backends.sb3.knobs import lean_storage
 from legroom.machine import probe
 from legroom.model.footprint import Footprint
 from legroom.model.run import Run

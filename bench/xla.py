@@ -1,6 +1,6 @@
-"""XLA's plan for a run on a card, predicted from a few other sizes, beside what XLA says of that very run and card.
+"""XLA's plan for a run on a card, as `predict` has it, beside what XLA says of that very run and card.
 
-For the robot the shipped plans predict; for environments of brax XLA is first asked as `predict` asks it. `LOOKED_AT`
+For the robot the shipped plans predict; for environments of brax XLA is asked, as `predict` asks it. `LOOKED_AT`
 are the sizes that the prediction was made with; what is held out is drawn by chance (`drawn`), from environments that
 were not looked at and the robot. SAC has sizes of its own (`drawn_sac`): environments / batch × rows of the replay
 buffer / updates per training step. Needs the extra `xla-gpu`.
@@ -19,17 +19,21 @@ from pathlib import Path
 from typing import Any
 
 from bench.results import write_section
-from legroom.backends.brax.asking import ask_compiler, ask_for_plan
-from legroom.backends.brax.calibration import known_of
-from legroom.backends.brax.items import CARD_ERROR, UNEVEN_ERROR
-from legroom.backends.brax.plans import GAP_NBYTES, Sizes, with_sizes
+from legroom.backends.brax.asking import ask_compiler
+from legroom.backends.brax.plans import Sizes, with_sizes
 from legroom.machine.gpu_table import find_gpu
+from legroom.model.machine import Machine
 from legroom.model.run import Run
+from legroom.predicting.predict import predict
 from legroom.reading import read
+from legroom.units import GIB
 from legroom.xla.target import plugin_missing, target_text
 
 KEPT = Path("build/xla.json")
 MEDIAN, WORST = 0.03, 0.10
+TEMPORARIES = (
+    "network.activations", "rollout", "rollout.copies", "replay.copies", "envs.temporaries", "xla.other temporaries",
+)  # fmt: skip
 Pair = tuple[str, str, Sizes]
 # environment | card | num_envs, batch_size, num_minibatches, unroll_length
 LOOKED_AT: tuple[Pair, ...] = (
@@ -132,19 +136,13 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def predicted(name: str, card_name: str, sizes: Sizes) -> tuple[float, float]:
-    """Return the temporaries, and how far off the bill allows them to be."""
-    card, run = find_gpu(card_name), with_sizes(base_run(name), sizes)
-    known = known_of(run, "cuda", card.as_gpu()) if ":" in name else None
-    if known is None:
-        place = KEPT.parent.absolute() / f"xla-{name.replace(':', '-').replace(' ', '-')}.json"
-        plan = ask_for_plan(base_run(name), card, place=place, progress=tell)
-    else:
-        plan = known.plan
-    assert plan.step is not None
-    said = plan.step.nbytes(sizes)
-    share = max(CARD_ERROR, 0.0 if sizes.is_asked else UNEVEN_ERROR)
-    return said, share * said + GAP_NBYTES
+def predicted(name: str, card_name: str, sizes: Sizes) -> tuple[int, int]:
+    """Return the temporaries as `predict` says them, and how far off the bill allows them to be."""
+    card = find_gpu(card_name)
+    machine = Machine(ram=64 * GIB, limit=None, available=64 * GIB, swap=0, shm=GIB, gpus=(card.as_gpu(),))
+    footprint = predict(with_sizes(base_run(name), sizes), machine, device="cuda")
+    items = [item for item in footprint.items if item.name in TEMPORARIES]
+    return sum(item.total for item in items), sum(item.error for item in items)
 
 
 ALONE = {

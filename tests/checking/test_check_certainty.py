@@ -98,18 +98,6 @@ Mine("CartPole-v1", 256).learn(10_000)
     assert "timesteps-not-multiple" not in names(look(tmp_path / "train.py", script))
 
 
-def test_rllib_settings_whose_kind_nobody_states_may_be_anything(tmp_path: Path) -> None:
-    script = """
-from ray.rllib.algorithms.ppo import PPOConfig
-config = PPOConfig().environment("CartPole-v1").training(
-    use_kl_loss=False, grad_clip_by="global_norm", lr=[[0, 1e-3], [100_000, 1e-5]], train_batch_size={}
-)
-config.build().train()
-"""
-    assert "invalid-value" not in names(look(tmp_path / "a.py", script.format(4000)))
-    assert "invalid-value" in names(look(tmp_path / "b.py", script.format(-4000)))
-
-
 def test_another_programs_settings_have_an_algo_and_hyperparams_too(tmp_path: Path) -> None:
     own = "algo: {}\nenv: CartPole-v1\ntotal_timesteps: 100000\nhyperparams:\n  n_steps: 128\n  {}: 64\n"
     for algo, key in (("mappo", "batch_size"), ("PPO", "hidden_sizes"), ("PPO", "lr"), ("PPO", "n_epoch: 3\n  nsteps")):

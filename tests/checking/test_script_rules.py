@@ -99,10 +99,8 @@ EXPECTED: dict[str, list[tuple[int, str, str]]] = {
     "fighter_sound/arena.py": [],
     "fighter_sound/train_fighter.py": [],
     "cleanrl_ppo.py": [],
-    "cleanrl_ppo_odd.py": [(42, "LR007", "minibatch-does-not-divide")],
     "cleanrl_dqn.py": [],
     "brax_ppo.py": [],
-    "rllib_ppo.py": [(18, "LR006", "minibatch-exceeds-rollout")],
     "torch_oom_bad.py": [(26, "LR057", "oom-handler-keeps-tensors")],
     "torch_oom_good.py": [],
     "optuna_search.py": [],
@@ -138,47 +136,6 @@ def test_the_fighters_numbers() -> None:
     messages = [f.message for f in findings_of(SCRIPTS / "fighter" / "train_fighter.py")]
     (saving,) = [m for m in messages if m.startswith("CheckpointCallback")]
     assert "81,920 × 2 envs is every 163,840 env steps, i.e. every 10 rollouts of 16,384" in saving
-
-
-# -- fixes -----------------------------------------------------------------------------------------------------------
-
-
-def fixed(text: str, found: list[Finding]) -> str:
-    """Return the text after the fixes, last one first."""
-    lines = text.splitlines(keepends=True)
-    fixes = [f.fix for f in found if f.fix]
-    for fix in sorted(fixes, key=lambda f: (f["line"], f["column"]), reverse=True):
-        assert fix["line"] == fix["end_line"]
-        line = lines[fix["line"] - 1]
-        lines[fix["line"] - 1] = line[: fix["column"]] + fix["text"] + line[fix["end_column"] :]
-    return "".join(lines)
-
-
-MODEL = "model = PPO('MlpPolicy', 'CartPole-v1')\n"
-MADE = "a = ProgressBarCallback()\nb = ProgressBarCallback()\n"
-FIXES = [
-    (MADE + "both = CallbackList([a])\nmodel.learn(9, callback=both)", "CallbackList([a, b])"),
-    (MADE + "both = CallbackList([\n    a,  # étape\n])\nmodel.learn(9, callback=both)", "    a, b,  # étape"),
-    (MADE + "model.learn(9, callback=[a])", "callback=[a, b]"),
-    (MADE + "model.learn(9, callback=a)", "callback=[a, b]"),
-    (MADE + "model.learn(9)", "model.learn(9, callback=[a, b])"),
-    ("é, b = 1, ProgressBarCallback()\nmodel.learn(\n    total_timesteps=9,  # short\n)", "9, callback=b,  # short"),
-]
-
-
-@pytest.mark.parametrize(("text", "after"), FIXES)
-def test_a_forgotten_callback_is_handed_on(tmp_path: Path, text: str, after: str) -> None:
-    whole = IMPORTS + MODEL + text + "\n"
-    result = fixed(whole, findings(tmp_path, whole))
-    assert after in result
-    assert findings(tmp_path, result) == []
-
-
-def test_fork_becomes_forkserver_only_under_a_main_guard(tmp_path: Path) -> None:
-    made = "SubprocVecEnv([f], start_method='fork')\n"
-    guarded = IMPORTS + "if __name__ == '__main__':\n    " + made
-    assert 'start_method="forkserver"' in fixed(guarded, findings(tmp_path, guarded))
-    assert [f.fix for f in findings(tmp_path, IMPORTS + made) if f.name == "fork-workers"] == [None]
 
 
 # -- robustness ------------------------------------------------------------------------------------------------------

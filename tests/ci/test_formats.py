@@ -38,26 +38,6 @@ def test_sarif_of_nothing_is_a_log_too(tmp_path):
     jsonschema.validate(json.loads(told.stdout), SCHEMA)
 
 
-def test_the_project_says_what_is_ignored_and_the_budget(folder):
-    (folder / "pyproject.toml").write_text('[tool.legroom]\nignore = ["LR007", "callback-not-used"]\nram = "64MiB"\n')
-    (folder / "deep/er").mkdir(parents=True)
-    (folder / "deep/er/pyproject.toml").write_text('[project]\nname = "no table here"\n')
-    shutil.move(folder / "train.py", folder / "deep/er/train.py")
-    found = json.loads(legroom("check", folder / "deep/er/train.py", "--json").stdout)["findings"]
-    assert {"LR007", "LR050"}.isdisjoint(finding["code"] for finding in found)
-    shutil.copy(SCRIPT.with_name("run.yaml"), folder / "deep/er")
-    found = json.loads(legroom("check", folder / "deep/er/run.yaml", "--json").stdout)["findings"]
-    assert any(finding["severity"] == "error" and "64.0 MiB" in finding["message"] for finding in found)
-
-
-@pytest.mark.parametrize("table", ['rams = "1GiB"', "ram = 5", 'ignore = "LR007"', "ram ="])
-def test_a_table_that_cannot_be_read_is_refused_in_one_line(folder, table):
-    (folder / "pyproject.toml").write_text(f"[tool.legroom]\n{table}\n")
-    told = legroom("check", "train.py", cwd=folder)
-    assert (told.returncode, told.stderr.count("\n")) == (2, 1)
-    assert "pyproject.toml" in told.stderr
-
-
 def test_pre_commit_runs_check():
     (hook,) = yaml.safe_load((SCRIPT.parents[2] / ".pre-commit-hooks.yaml").read_text())
     assert (hook["entry"], hook["language"]) == ("legroom check", "python")

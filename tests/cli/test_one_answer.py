@@ -25,7 +25,7 @@ from legroom_workloads.mine.csv_file import write_csv
 from legroom_workloads.mine.deposit import generate
 
 MAKES_OTHER_SPACES = [
-    ("mine:small", ["env.grid=[100,100,50]"], "17×100×100×50 float32"),
+    ("mine:small", ["env.grid=[30,20,10]"], "17×30×20×10 float32"),
     ("mine:small", ["env.kwargs.grid=[12,10,5]"], "17×12×10×5 float32"),
     ("gameboy:default", ["env.kwargs.grey=true", "env.kwargs.downsample=2"], "72×80×1 uint8"),
     ("gameboy:learn", ["env.kwargs.crop=null"], "72×80×1 uint8"),
@@ -121,7 +121,7 @@ def test_all_commands_answer_alike(name: str, ram: str, settings: list[str], car
 
 
 @pytest.mark.parametrize("workload", ["mine", "fire", "ninja", "gameboy"])
-@pytest.mark.parametrize("ram", ["300MiB", "500MiB", "1GiB", "4GiB", "16GiB"])
+@pytest.mark.parametrize("ram", ["500MiB", "4GiB"])
 def test_train_chooses_the_run_that_fit_recommends(workload: str, ram: str) -> None:
     """At 8 GiB fit recommended mine:ultra_light, and train --fit trained mine:full."""
     budget, machine = Budget(ram=parse_size(ram)), probe()

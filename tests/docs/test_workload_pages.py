@@ -53,6 +53,7 @@ GAMEBOY = re.compile(
 )
 
 
+@pytest.mark.slow  # traced on a GPU: half a minute each
 @pytest.mark.parametrize(("name", "on_cpu", "host", "gpu"), GAMEBOY.findall(PAGES["gameboy"].read_text()))
 def test_the_game_boys_table_is_what_predict_says(name: str, on_cpu: str, host: str, gpu: str) -> None:
     for device, said in (("cpu", {"host": on_cpu}), ("cuda", {"host": host, "gpu": gpu})):

@@ -50,10 +50,6 @@ def test_sizes_as_messages_print_them(text: str, nbytes: int | None) -> None:
     assert to_bytes(text) == nbytes
 
 
-def test_ray_before_1_0_counted_in_powers_of_ten() -> None:
-    assert to_bytes("12.3 GB", base=1000) == 12_300_000_000
-
-
 def test_shapes_and_types() -> None:
     assert parse_shape("(2048, 4, 17)") == (2048, 4, 17)
     assert parse_shape("(1000000,)") == (1_000_000,)

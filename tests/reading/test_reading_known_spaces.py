@@ -49,10 +49,11 @@ def test_wrappers_change_the_observation(wrapper: object, shape: list[int] | Non
 
 def test_wrappers_see_the_one_before() -> None:
     known = find_spaces(
-        "Hopper-v4", ["sb3_contrib.common.wrappers.TimeFeatureWrapper", "rl_zoo3.wrappers.HistoryWrapper"]
+        "ALE/Pong-v5",
+        ["gymnasium.wrappers.GrayscaleObservation", {"gymnasium.wrappers.FrameStackObservation": {"stack_size": 4}}],
     )
     assert known is not None
-    assert known.observation["shape"] == [30]  # 2 x (11 + time + 3 actions)
+    assert known.observation["shape"] == [4, 210, 160]
 
 
 def test_goal_environments() -> None:

@@ -40,7 +40,6 @@ here = os.path.dirname(os.path.abspath(__file__))
 with open(os.path.join(here, "configs", "ppo.yaml")) as file:
     config = yaml.safe_load(file)
 """,
-    "omegaconf": 'from omegaconf import OmegaConf\nconfig = OmegaConf.load("configs/ppo.yaml")',
     "argparse": """
 import argparse, yaml
 parser = argparse.ArgumentParser()

@@ -156,15 +156,11 @@ def test_an_environment_of_the_files_own_does_not_get_the_spaces_of_another(tmp_
     assert run.env.id == "CartPole-v1" and run.env.spaces.observation.shape == (4,)
 
 
-def test_defaults_and_references_of_hydra_are_followed(tmp_path):
-    (tmp_path / "agent").mkdir()
-    (tmp_path / "agent" / "small.yaml").write_text("n_steps: 64\nbatch_size: ${agent.n_steps}\n")
+def test_settings_that_other_files_complete_are_refused(tmp_path):
     file = tmp_path / "config.yaml"
-    file.write_text("defaults: [_self_, {agent: small}, {optim: gone}]\nn_envs: 3\nlogger: y\n")
-    with collected_notes() as notes:
-        run = read(str(file), like="gameboy:default")
-    assert (run.env.n_envs, run.hyperparams["n_steps"], run.hyperparams["batch_size"]) == (3, 64, 64)
-    assert notes[0] == "defaults not read, as there is no such file: optim/gone.yaml"
+    file.write_text("defaults: [_self_, {agent: small}]\nn_envs: 3\nlogger: y\n")
+    with pytest.raises(BadInput, match="name other files"):
+        read(str(file), like="gameboy:default")
 
 
 def test_constants_of_main_and_entries_of_a_dict_are_read(tmp_path):

@@ -189,8 +189,6 @@ AntBulletEnv-v0:
   n_envs: 2
   env_wrapper:
     - sb3_contrib.common.wrappers.TimeFeatureWrapper
-    - rl_zoo3.wrappers.HistoryWrapper:
-        horizon: 2
   callback:
     - rl_zoo3.callbacks.ParallelTrainCallback
 
@@ -221,7 +219,7 @@ def test_zoo_source_strings_merges_and_wrappers(tmp_path: Path) -> None:
         "net_arch": {"pi": [256, 256], "vf": [256, 256]},
     }  # fmt: skip
     assert run.env.spaces is not None
-    assert run.env.spaces.observation.shape == (74,)  # (28 + time) and 8 actions, of two steps
+    assert run.env.spaces.observation.shape == (29,)  # 28 + time
 
 
 def test_zoo_entry_for_a_game_or_env_without_its_own(tmp_path: Path) -> None:
@@ -260,34 +258,6 @@ def test_zoo_algorithms_by_file_name(tmp_path: Path) -> None:
     assert read(path, overrides=[("algo", "A2C")]).algo == "A2C"
     with pytest.raises(BadInput, match="--set algo="):
         read(path)
-
-
-def test_zoo_saved_config(tmp_path: Path) -> None:
-    path = write(
-        tmp_path,
-        "logs/sac/Hopper-v4_1/Hopper-v4/config.yml",
-        """\
-        !!python/object/apply:collections.OrderedDict
-        - - - buffer_size
-            - 100000
-          - - n_timesteps
-            - 1000000.0
-          - - policy
-            - MlpPolicy
-          - - policy_kwargs
-            - dict(net_arch=[400, 300])
-          - - train_freq
-            - !!python/tuple
-              - 1
-              - episode
-        """,
-    )
-    run = read(path)
-    assert (run.algo, run.env.id, run.hyperparams["buffer_size"]) == ("SAC", "Hopper-v4", 100_000)
-    assert run.policy.kwargs == {"net_arch": [400, 300]}
-    assert run.hyperparams["train_freq"] == [1, "episode"]
-    write(tmp_path, "logs/sac/Hopper-v4_1/Hopper-v4/args.yml", "{algo: tqc, env: Swimmer-v4}\n")
-    assert (read(path).algo, read(path).env.id) == ("TQC", "Swimmer-v4")
 
 
 # --- brax

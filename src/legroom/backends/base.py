@@ -359,7 +359,6 @@ class Backend:
         spreads: whether one training can be spread over the nodes of a cluster.
         in_headings: whether a heading that names an algorithm names the library too.
         script_packages: what Python source imports to use the library.
-        pins_read: distributions whose release changes what a run stores: a pin next to a file counts as installed.
         own_spaces: spaces of the library's own environments; None: it trains gymnasium's, of which reading has a table.
     """
 
@@ -373,7 +372,6 @@ class Backend:
     spreads: bool = False
     in_headings: bool = True
     script_packages: tuple[str, ...] = ()
-    pins_read: tuple[str, ...] = ()
     own_spaces: Mapping[str, KnownSpaces] | None = None
 
     predictor: BackendPredictor

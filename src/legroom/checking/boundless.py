@@ -171,20 +171,3 @@ def _is_handed_on(script: Script, use: ast.AST) -> bool:
     if isinstance(parent, ast.Assign | ast.AnnAssign) and getattr(parent, "value", None) is use:
         return True
     return isinstance(parent, ast.Return | ast.Yield | ast.Tuple | ast.List | ast.Dict | ast.Global | ast.Nonlocal)
-
-
-def in_training_loop(script: Script, node: ast.AST) -> bool:
-    """Return whether a loop around `node` also updates a network: it contains `backward()` and an optimizer's step."""
-    for loop in loops_of(script, node):
-        calls = [part for part in walk(loop) if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)]
-        names = {call.func.attr for call in calls if isinstance(call.func, ast.Attribute)}
-        if "backward" in names and any(_is_update(call) for call in calls):
-            return True
-    return False
-
-
-def _is_update(call: ast.Call) -> bool:
-    """Return whether it is `optimizer.step()` or `scaler.step(optimizer)`; an environment's step has an action."""
-    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "step"):
-        return False
-    return not call.args or "scaler" in (dotted(call.func.value) or "").lower()

@@ -11,7 +11,6 @@ from legroom.checking.confirmations import confirmations
 from legroom.checking.ignoring import read_ignored
 from legroom.checking.rule_helpers import counts_known
 from legroom.checking.rule_table import REMOVED, RULES
-from legroom.checking.spreading import spread
 from legroom.checking.subject_reader import read_subject
 from legroom.checking.understanding import NO_TRAINING, understanding_of, understanding_of_yaml
 from legroom.checking.walking import Target, targets
@@ -59,7 +58,7 @@ def check(
     def look(target: Target) -> list[Checked]:
         return _checked(target, rules, machine=machine, budget=budget, like=like, overrides=overrides, device=device)
 
-    return [each for found in spread(look, list(targets(named))) for each in found]
+    return [each for target in targets(named) for each in look(target)]
 
 
 def _checked(target: Target, rules: Sequence[Rule], **options: Any) -> list[Checked]:
@@ -92,7 +91,7 @@ def _checked(target: Target, rules: Sequence[Rule], **options: Any) -> list[Chec
 
 def look_at(subject: Subject, rules: Sequence[Rule] = RULES) -> Checked:
     """Return what the rules find in one subject, in the order of its gravity, and what is fine."""
-    ignored = read_ignored(subject.text, python=subject.path.endswith(".py"))
+    ignored = read_ignored(subject.text)
     several = len(subject.runs) + len(subject.guessed) > 1
     findings: list[Finding] = []
     fixes: list[Fix] = []

@@ -14,7 +14,6 @@ from legroom.model.facts import episode_limit
 from legroom.model.rule import Subject, SubjectRun
 from legroom.model.verdict import gpu_fits, host_fits
 from legroom.units import format_fine_size as size
-from legroom.units import plural
 
 Sentence = tuple[str, str]
 
@@ -57,15 +56,6 @@ def _gpu(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
     yield "GPU memory", f"peak {size(gpu.nbytes)}, at most {size(gpu.high)}, of {of_vram(subject)}"
 
 
-def _checkpoints(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
-    found, checkpoint = counts_known(one), one.run.checkpoint
-    if found and checkpoint and checkpoint.every and checkpoint.every % found.samples == 0 and subject.kind == "run":
-        yield (
-            f"checkpoint every {checkpoint.every:,}",
-            f"environment steps: exactly {plural(checkpoint.every // found.samples, 'iteration')}",
-        )
-
-
 def _total(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
     found, total = counts_known(one), one.run.total_timesteps
     if found and total and found.steps == total:
@@ -82,24 +72,6 @@ def _episodes(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
         )
 
 
-def _schedules(subject: Subject, one: SubjectRun) -> Iterator[Sentence]:
-    rate = hyper(one.run, "learning_rate")
-    if isinstance(rate, str) and rate.startswith("lin"):
-        yield f"learning_rate {rate}", "a linear schedule goes by the share of the run that is left, so it completes"
-    fraction, total = hyper(one.run, "exploration_fraction"), one.run.total_timesteps
-    if (
-        isinstance(fraction, int | float)
-        and total
-        and 0 < fraction <= 1
-        and one.knows("hyperparams", "exploration_fraction")
-    ):
-        final = hyper(one.run, "exploration_final_eps")
-        yield (
-            f"exploration_fraction {fraction:g}",
-            f"epsilon reaches {final} after {int(fraction * total):,} of {total:,} steps",
-        )
-
-
 LOOKS: tuple[Callable[[Subject, SubjectRun], Iterable[Sentence]], ...] = (
-    _of_the_library, _epochs, _host, _gpu, _checkpoints, _total, _episodes, _schedules,
+    _of_the_library, _epochs, _host, _gpu, _total, _episodes,
 )  # fmt: skip

@@ -63,7 +63,6 @@ def fix_file(path: str, fixes: Iterable[Fix], *, dry_run: bool = False) -> tuple
 
 
 def _unended(text: str) -> list[str]:
-    """Return the lines for a diff, each ended by a plain newline."""
     return [f"{line}\n" for line in text.splitlines()]
 
 

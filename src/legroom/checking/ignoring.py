@@ -7,10 +7,7 @@ for the whole file.
 
 from __future__ import annotations
 
-import io
 import re
-import tokenize
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from legroom.model.footprint import Finding
@@ -27,50 +24,26 @@ class Ignored:
     everywhere: frozenset[str] = frozenset()
 
     def covers(self, finding: Finding) -> bool:
-        """Return whether the file's comments ask for this finding to be left out."""
         here = self.lines.get(finding.line, frozenset()) if finding.line is not None else frozenset()
         names = self.everywhere | here
         return bool(names & (EVERYTHING | {finding.code.lower(), finding.name.lower()}))
 
 
-def read_ignored(text: str, *, python: bool) -> Ignored:
+def read_ignored(text: str) -> Ignored:
     """Return what the comments of a file say."""
-    if "legroom:" not in text:
-        return Ignored()
     source = text.splitlines()
     lines: dict[int, frozenset[str]] = {}
     everywhere: frozenset[str] = frozenset()
-    heading = _heading(source)
-    for number, column, comment in _comments(text, python):
-        for found in _DIRECTIVE.finditer(comment):
-            names = _names(found["names"])
+    for number, line in enumerate(source, 1):
+        for found in _DIRECTIVE.finditer(line) if "legroom:" in line else ():
+            given = (name.strip().lower() for name in (found["names"] or "").split(","))
+            names = frozenset(filter(None, given)) or EVERYTHING
             if found["kind"] == "ignore-file":
-                everywhere |= names if number <= heading else frozenset()
+                everywhere |= names if number <= _heading(source) else frozenset()
                 continue
-            at = number if source[number - 1][:column].strip() else _next_line(source, number)
+            at = number if line[: found.start()].strip() else _next_line(source, number)
             lines[at] = lines.get(at, frozenset()) | names
     return Ignored(lines, everywhere)
-
-
-def _names(text: str | None) -> frozenset[str]:
-    names = frozenset(name.strip().lower() for name in (text or "").split(",") if name.strip())
-    return names or EVERYTHING
-
-
-def _comments(text: str, python: bool) -> Iterator[tuple[int, int, str]]:
-    """Yield (line, column, comment); in Python by its tokens, so that a string that holds a `#` is none."""
-    if python:
-        try:
-            for token in tokenize.generate_tokens(io.StringIO(text).readline):
-                if token.type == tokenize.COMMENT:
-                    yield token.start[0], token.start[1], token.string
-        except (tokenize.TokenError, SyntaxError):
-            return
-        return
-    for number, line in enumerate(text.splitlines(), 1):
-        found = re.search(r"(?:^|\s)(#.*)$", line)
-        if found:
-            yield number, found.start(1), found[1]
 
 
 def _heading(source: list[str]) -> int:

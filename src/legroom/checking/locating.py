@@ -42,7 +42,6 @@ def spellings(key: Key) -> frozenset[str]:
 
 
 def find_value(subject: Subject, line: int, names: Collection[str]) -> Spot | None:
-    """Return where the value of the one key of `names` on that line stands."""
     if subject.path.endswith(".py"):
         return _in_python(subject.text, line, names)
     return _in_yaml(subject.text, line, names)
@@ -106,7 +105,6 @@ def line_removal(subject: Subject, line: int | None, say: str) -> Fix | None:
 
 
 def _indent(lines: list[str], at: int, step: int) -> int | None:
-    """Return the indentation of the next line with content from `at` on."""
     while 0 <= at < len(lines):
         if lines[at].strip() and not lines[at].lstrip().startswith("#"):
             return len(lines[at]) - len(lines[at].lstrip())

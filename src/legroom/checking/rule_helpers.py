@@ -50,9 +50,7 @@ def run_rule(
                     found = list(look(subject, one))
                 except BadInput:  # the spaces are not known, and this rule wanted them
                     continue
-                for each in found:
-                    if each.line is not None or one.base is None:
-                        yield replace(each, run=one.run.name)
+                yield from (replace(each, run=one.run.name) for each in found)
 
         return _rule("run", code, look_at_all)
 
@@ -89,7 +87,6 @@ def _texts(file: Path) -> Mapping[str, Any]:
 
 
 def rules_in(*modules: ModuleType) -> tuple[Rule, ...]:
-    """Return the rules that the modules define."""
     found = (each for module in modules for each in vars(module).items())
     return tuple(rule for _, rule in found if isinstance(rule, Rule))
 

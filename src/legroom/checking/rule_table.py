@@ -47,11 +47,15 @@ RUN_RULES = _by_code([*GENERAL_RUN_RULES, *(_of_backend(rule, b) for b in backen
 SCRIPT_RULES = _by_code([*GENERAL_SCRIPT_RULES, *(rule for b in backends() for rule in b.checker.script_rules)])
 # Rules that are gone. To ignore one is still right, and no other rule gets its code.
 REMOVED = {
-    "LR019": "n-epochs-costs-time", "LR021": "updates-per-iteration", "LR022": "schedule-never-completes",
-    "LR023": "sync-stride", "LR053": "untrusted-load", "LR059": "tracemalloc-frames", "LR063": "unused-key",
-    "LR064": "interval-in-iterations", "LR065": "trains-nothing", "LR070": "schedule-never-completes",
-    "LR071": "sync-stride", "LR074": "live-observation", "LR093": "masks-ignored", "LR094": "device-not-used",
-    "LR095": "gradients-never-zeroed", "LR098": "cache-on-method", "LR099": "anomaly-detection-on",
+    "LR017": "checkpoint-in-iterations", "LR019": "n-epochs-costs-time", "LR021": "updates-per-iteration",
+    "LR022": "schedule-never-completes", "LR023": "sync-stride", "LR053": "untrusted-load",
+    "LR059": "tracemalloc-frames", "LR063": "unused-key", "LR064": "interval-in-iterations", "LR065": "trains-nothing",
+    "LR070": "schedule-never-completes", "LR071": "sync-stride", "LR074": "live-observation",
+    "LR082": "graph-retained", "LR083": "cache-emptied-in-loop", "LR084": "acts-with-gradients",
+    "LR085": "evaluates-with-gradients", "LR088": "array-exceeds-memory", "LR089": "replay-exceeds-memory",
+    "LR090": "float-frames-stored", "LR091": "next-observations-stored", "LR092": "loader-far-ahead",
+    "LR093": "masks-ignored", "LR094": "device-not-used", "LR095": "gradients-never-zeroed", "LR096": "networks-kept",
+    "LR097": "transitions-on-card", "LR098": "cache-on-method", "LR099": "anomaly-detection-on",
     "LR100": "collected-in-loop", "LR101": "fragments-miss-batch",
 }  # fmt: skip
 RULES = (*RUN_RULES, *SCRIPT_RULES, *plugged_rules())

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from legroom.backends.base import backends
-from legroom.checking.pins import find_pin
 from legroom.errors import BadInput
 from legroom.model.machine import Machine
 from legroom.model.rule import Key, Subject, SubjectRun
@@ -34,12 +32,7 @@ def read_subject(
         BadInput: it cannot be read, or nothing in it is of a training.
     """
     file = read_collecting(target, overrides=overrides, like=like)
-    versions = dict(machine.versions)
-    for package in (package for backend in backends() for package in backend.pins_read):
-        pin = find_pin(file.path, package)
-        if pin is not None:
-            versions[package] = pin[0]
-    return _subject(file, versions, machine, budget, device)
+    return _subject(file, machine, budget, device)
 
 
 def subject_of_text(
@@ -50,13 +43,10 @@ def subject_of_text(
     Raises:
         BadInput: nothing in it is of a training.
     """
-    return _subject(collected_text(text, name), dict(machine.versions), machine, budget, device)
+    return _subject(collected_text(text, name), machine, budget, device)
 
 
-def _subject(
-    file: CollectedFile, versions: dict[str, str], machine: Machine, budget: Budget, device: DeviceName | None
-) -> Subject:
-    assumed = replace(machine, versions=versions)
+def _subject(file: CollectedFile, machine: Machine, budget: Budget, device: DeviceName | None) -> Subject:
     problems = list(file.problems)
     known: list[SubjectRun] = []
     guessed: list[SubjectRun] = []
@@ -65,7 +55,7 @@ def _subject(
             problems += each.problems if each.algo_known else ()
         if each.run is None:
             continue
-        one = _subject_run(each, each.run, file.kind, assumed, budget, device)
+        one = _subject_run(each, each.run, file.kind, machine, budget, device)
         if each.algo_known:
             known.append(one)
         elif _looks_like_ppo(one):
@@ -80,7 +70,6 @@ def _subject(
         script=read_script(file.text, file.path) if file.path.endswith(".py") else None,
         guessed=tuple(guessed),
         problems=tuple(problems),
-        versions=versions,
     )
 
 
@@ -93,7 +82,7 @@ def _subject_run(
         unknown |= {("hyperparams",)}
     if kind != "run":  # only run files have mappings around their keys; elsewhere those are the reader's own
         lines = {key: line for key, line in lines.items() if not any(k[:-1] == key for k in lines)}
-    one = SubjectRun(run, lines, unknown, problems=read.problems if read.algo_known else (), base=read.base)
+    one = SubjectRun(run, lines, unknown, problems=read.problems if read.algo_known else ())
     if not read.algo_known or any(_matters(key) for key in unknown):
         return one
     where = device or _device(run, machine, budget)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import lru_cache
 
 from legroom.reading.interpreter.scopes import FunctionNode
 from legroom.reading.interpreter.script import Script, dotted
@@ -18,13 +17,11 @@ from legroom.reading.interpreter.script import Script, dotted
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _OFF = ("torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad", "torch.autograd.inference_mode")
 _OFF_WORDS = re.compile(r"no_grad|inference_mode|set_grad_enabled|requires_grad_\(False|requires_grad\s*=\s*False")
-_SAME_OBJECT = frozenset({"to", "cuda", "cpu", "float", "double", "half", "eval", "train", "share_memory", "apply"})
 MOST_CALLERS = 4  # from a function to who calls it, and so on
 _Defined = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def loops_of(script: Script, node: ast.AST) -> list[ast.AST]:
-    """Return the loops around `node` in its own function, innermost first."""
     found: list[ast.AST] = []
     for ancestor in script.scopes.ancestors(node):
         if isinstance(ancestor, FunctionNode):
@@ -34,89 +31,20 @@ def loops_of(script: Script, node: ast.AST) -> list[ast.AST]:
     return found
 
 
-def runs_every_turn(script: Script, node: ast.AST, loop: ast.AST) -> bool:
-    """Return whether `node` runs in each turn of `loop`: no condition, handler or inner function is between."""
-    for ancestor in script.scopes.ancestors(node):
-        if ancestor is loop:
-            return True
-        if isinstance(ancestor, ast.If | ast.IfExp | ast.Match | ast.ExceptHandler | FunctionNode | ast.BoolOp):
-            return False
-    return False
-
-
 def method_calls(script: Script, *names: str) -> Iterator[ast.Call]:
-    """Yield the calls of methods of these names, of any object."""
     return (call for call in script.calls if isinstance(call.func, ast.Attribute) and call.func.attr in names)
 
 
 def backward_calls(script: Script) -> Iterator[tuple[ast.Call, ast.expr]]:
-    """Yield (call, what it is called on) of every `x.backward()`."""
     for call in method_calls(script, "backward"):
         assert isinstance(call.func, ast.Attribute)
         yield call, call.func.value
 
 
 def steps_environment(node: ast.AST) -> bool:
-    """Return whether `node` is a call of an environment's `step`."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step"):
         return False
     return "env" in (dotted(node.func.value) or "")
-
-
-def unwrapped(node: ast.expr | None) -> ast.expr | None:
-    """Return the call that makes a network: `Net()` of `Net().to(device)`."""
-    while (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in _SAME_OBJECT
-        and isinstance(node.func.value, ast.Call)
-    ):
-        node = node.func.value
-    return node
-
-
-def is_network(script: Script, made: ast.expr | None) -> bool:
-    """Return whether an expression makes a network."""
-    made = unwrapped(made)
-    if not isinstance(made, ast.Call):
-        return False
-    own = script.definition(made.func)
-    if own is not None:
-        return isinstance(own[1], ast.ClassDef) and "torch.nn.Module" in _module_names(own[0].bases(own[1]))
-    return _is_torch_module(script.qualified(made.func) or "")
-
-
-def _module_names(bases: set[str]) -> set[str]:
-    return {"torch.nn.Module" if base == "torch.nn.modules.module.Module" else base for base in bases}
-
-
-def _is_torch_module(name: str) -> bool:
-    last = name.rpartition(".")[2]
-    return (
-        name.startswith("torch.nn.")
-        and last[:1].isupper()
-        and not name.startswith(("torch.nn.functional", "torch.nn.init"))
-    )
-
-
-@lru_cache(maxsize=2)  # several rules ask about one script in turn
-def networks(script: Script) -> set[str]:
-    """Return the names, as they are written (`net`, `self.policy`), that are bound to networks and to nothing else."""
-    found: set[str] = set()
-    other: set[str] = set()
-    for node in script.nodes:
-        if isinstance(node, ast.Assign):
-            names = {name for target in node.targets if (name := dotted(target))}
-            (found if is_network(script, node.value) else other).update(names)
-        elif isinstance(node, ast.AnnAssign) and node.value is not None and (name := dotted(node.target)):
-            (found if is_network(script, node.value) else other).add(name)
-    return found - other
-
-
-def in_module(script: Script, node: ast.AST) -> bool:
-    """Return whether `node` stands in a class of networks: there it is a part of another forward pass."""
-    cls = script.scopes.class_of(node)
-    return cls is not None and "torch.nn.Module" in _module_names(script.bases(cls))
 
 
 def without_gradients(script: Script, node: ast.AST) -> bool:
@@ -139,16 +67,6 @@ def without_gradients(script: Script, node: ast.AST) -> bool:
     return any(_OFF_WORDS.search(text) for text in script.importers) or _frozen(script)
 
 
-def has_unseen_callers(script: Script, node: ast.AST) -> bool:
-    """Return whether nothing that is read calls the function around `node`: who does may turn gradients off."""
-    function = script.scopes.function_of(node)
-    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) or any(
-        True for _ in _calls_of(script, function)
-    ):
-        return False
-    return not any(re.search(rf"\b{function.name}\b", text) for text in script.importers)
-
-
 def _frozen(script: Script) -> bool:
     """Return whether the source turns gradients off for good, of a network or of everything."""
     return any(
@@ -157,7 +75,6 @@ def _frozen(script: Script) -> bool:
 
 
 def _calls_of(script: Script, function: _Defined) -> Iterator[tuple[Script, ast.AST]]:
-    """Yield the calls of what has a function's name, outside of itself."""
     for other in script.followed:
         for call in other.calls_by_name.get(function.name, ()):
             if other.scopes.function_of(call) is not function:

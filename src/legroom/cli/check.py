@@ -17,7 +17,6 @@ from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.model.rule import Checked, Fix
 from legroom.named_runs import workloads
 from legroom.reading.constants import walked_settings
-from legroom.reading.project_file import read_project
 from legroom.reading.yamls import parse_yaml
 from legroom.rendering.console import document, say
 from legroom.rendering.findings_text import (
@@ -40,16 +39,14 @@ def run(asked: CheckCommand) -> int:
         raise BadInput("no path given", hint="legroom check train.py")
     if asked.dry_run and not asked.fix:
         raise BadInput("--dry-run shows what --fix would change", hint="give both")
-    paths, project = asked.paths, read_project(asked.paths[0])
-    asked.gpu = asked.gpu or (None if asked.vram else project.gpu)
-    asked.ram, asked.vram = asked.ram or project.ram, asked.vram or project.vram
+    paths = asked.paths
     machine, where = place_of(asked)
     budget = chosen_budget(machine, asked)
     if asked.cpu_only:
         budget = replace(budget, vram=None, vram_origin="")
     look = partial(
         check, paths, machine=machine, budget=budget, select=_split(asked.select),
-        ignore=_split([*asked.ignore, *project.ignore]), like=asked.like, overrides=split_settings(asked.settings),
+        ignore=_split(asked.ignore), like=asked.like, overrides=split_settings(asked.settings),
         device="cpu" if where == "cpu" else None,
     )  # fmt: skip
     checked, made = _fixed(look, paths, dry_run=asked.dry_run) if asked.fix else (look(), [])
@@ -88,7 +85,6 @@ def _split(texts: list[str]) -> list[str]:
 
 
 def _is_ours(each: Checked) -> bool:
-    """Return whether a file is that of a named run."""
     return any(each.path == str(file) for workload in workloads() for file in workload.run_files().values())
 
 

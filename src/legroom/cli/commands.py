@@ -83,19 +83,11 @@ class PredictCommand(SchedulerOption, PageOptions, DeviceOption, RunOptions, Tru
     legroom predict -- python train.py --batch-size 512
 
     \b
-    legroom predict mine:full mine:small
     legroom predict mine:full --data deposit.csv
-    legroom predict gameboy:default --gpu "RTX 4070"
     legroom predict ppo.yml:atari --mode arithmetic --json
-    legroom predict constants.py --like gameboy:default
-    legroom predict train.py --set env.n_envs=8
     legroom predict run.yaml --trust
-    legroom predict train.py --trust --values assume
     legroom predict mine:full mine:small --html mine.html
-    legroom predict robot:default --mode trace --gpu "RTX 4090"
-    legroom predict ninja:parallel --backend rllib
     legroom predict run.yaml --for slurm
-    legroom predict --gpu "RTX 4070" -- python train.py
     """
 
     module = "legroom.cli.predict"
@@ -127,7 +119,6 @@ class RehearsalOptions(PlaceOptions):
     keep_writes: bool = option("Keep the files that your program writes.", rare=True)
     values: Literal["assume", "real"] = "assume"
     small: str = "1MiB"
-    again: bool = False
 
 
 class PredictProgramCommand(SchedulerOption, PageOptions, RehearsalOptions):
@@ -146,7 +137,6 @@ class PredictProgramCommand(SchedulerOption, PageOptions, RehearsalOptions):
 
     \b
     legroom predict --seconds 30 --html memory.html -- uv run train.py
-    legroom predict --for slurm -- python train.py
     """
 
     module = "legroom.cli.rehearse"
@@ -154,7 +144,6 @@ class PredictProgramCommand(SchedulerOption, PageOptions, RehearsalOptions):
         "Values read from the GPU: assumed and listed, or computed on the CPU.", rare=True, default="assume"
     )
     small: str = option("GPU tensors up to this size keep their values.", metavar="SIZE", rare=True, default="1MiB")
-    again: bool = option("Run a JAX program despite a cached result.", rare=True)
     everything: bool = option("List everything, and show the program's own output.", "--all", group=OUTPUT)
     output: Path | None = option(
         "Write the equivalent run file (SB3).", "-o", "--output", metavar="FILE", group=OUTPUT, rare=True
@@ -186,15 +175,10 @@ class FitCommand(SchedulerOption, PageOptions, DeviceOption, TierOptions, RunOpt
     legroom fit --vram 8GiB -- python train.py
 
     \b
-    legroom fit mine:full --ram 8GiB
-    legroom fit fire:original --gpu "RTX 3050" --ram 16GiB
     legroom fit train.py --vram 6GiB --reserve 10%
     legroom fit run.yaml --ram 32GiB --grow
     legroom fit gameboy:default --tiers 8,12,16,24
-    legroom fit robot:default --tiers
-    legroom fit mine --ram 8GiB
     legroom fit mine --ram 8GiB,16GiB,32GiB
-    legroom fit mine:full --ram 8GiB --html plan.html
     legroom fit run.yaml --ram 8GiB -o fitted.yaml --for slurm
     """
 
@@ -246,12 +230,9 @@ class TrainCommand(PageOptions, LimitOptions, RunOptions):
     legroom train -- python train.py
 
     \b
-    legroom train mine:ultra_light
-    legroom train fire --fit --rasters tiles/
     legroom train mine:full --timesteps 8192 --set memory.micro_batch=8
     legroom train run.yaml --out runs/first --seed 1 --html first.html
     legroom train run.yaml --out runs/first --resume --timesteps 2000000
-    legroom train ppo.yml:CartPole-v1 --plain
     legroom train gameboy --rom my_game.gb --cartridge my_game.yaml
     legroom train robot:quick --num-envs 64 --batch-size 64 --num-minibatches 8
     legroom train mine:small --backend rllib --num-env-runners 4 --cluster auto
@@ -332,8 +313,6 @@ class SweepCommand(JsonOption, RunOptions, TrustOption):
     legroom sweep run.yaml --param seed=0..9 --out sweeps/ten_seeds
 
     \b
-    legroom sweep robot:quick --param seed=1,2 --ram 8GiB --out sweeps/robot
-    legroom sweep ppo.yml:CartPole-v1 --param n_steps=128,256 --out sweeps/steps
     legroom sweep run.yaml --param seed=0..3 --metric seconds --out sweeps/speed
     legroom sweep run.yaml --param seed=0..9 --cluster auto --out /shared/seeds
     legroom sweep run.yaml --param seed=0..9 --out sweeps/seeds --resume
@@ -361,15 +340,13 @@ class CheckCommand(JsonOption, PlaceOptions, RunOptions):
     """Find mistakes in a configuration or training script, worst first. Nothing is executed.
 
     Run files, zoo and brax YAML are parsed; Python is read by its syntax tree. Exit code 1: there are errors or
-    warnings. The comment `# legroom: ignore[LR012]` suppresses a finding. [tool.legroom] in the nearest pyproject.toml
-    may set ignore, ram, vram and gpu.
+    warnings. The comment `# legroom: ignore[LR012]` suppresses a finding.
 
     \b
     legroom check train.py --ram 32GiB --vram 16GiB
     legroom check --explain-rule LR012
 
     \b
-    legroom check constants.py --like gameboy:default
     legroom check configs/ --select minibatch-does-not-divide
     legroom check brax.yaml --fix --dry-run
     legroom check . --format sarif
@@ -444,7 +421,6 @@ class ProfileCommand(PageOptions):
 
     \b
     legroom profile ninja:parallel --envs 1,2,4,8 --html ninja.html
-    legroom profile mine:small --data deposit.csv
     legroom profile my_envs:MyEnv --save before.json
     legroom profile my_envs:MyEnv --baseline before.json
     """

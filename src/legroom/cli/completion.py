@@ -20,7 +20,6 @@ from legroom.named_runs import run_names, workloads
 ASK = "--complete-words"  # what the scripts call us with: the words of the line, the one under the cursor last
 SHELLS = ("bash", "zsh")
 RUN_METAVARS = ("RUN", "RUN...", "ENV", "PATH...")
-RUN_SUFFIXES = (".yaml", ".yml", ".py", ".json")
 OWN_OPTIONS = {
     "--help": "Show the help.",
     "--help-all": "Show the help, with every option.",
@@ -104,24 +103,9 @@ def _values(option: Option, word: str) -> Iterator[tuple[str, str]]:
 
 
 def _runs(word: str) -> Iterator[tuple[str, str]]:
-    """Yield named runs, and files that may have one."""
     if "/" not in word:
         yield from ((name, "named run") for name in run_names())
         yield from ((one.name, "workload") for one in workloads())
-    folder, _, _ = word.rpartition("/")
-    where = Path(folder or ("/" if word.startswith("/") else ".")).expanduser()
-    start = word[: len(word) - len(word.rpartition("/")[2])]
-    try:
-        found = sorted(where.iterdir())
-    except OSError:
-        return
-    for path in found:
-        if path.name.startswith("."):
-            continue
-        if path.is_dir():
-            yield f"{start}{path.name}/", "folder"
-        elif path.suffix in RUN_SUFFIXES:
-            yield f"{start}{path.name}", "file"
 
 
 def script_for(shell: str | None) -> str:

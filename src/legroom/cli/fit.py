@@ -105,7 +105,6 @@ class Fitting:
         return quick if quick is not None and hopeless else self.measured(run)
 
     def measured(self, run: Run) -> Predictor:
-        """Return what predicts variants of the run."""
         with self.showing(f"predicting {run.name}") as shown:
             predictor = Predictor(
                 run, self.machine, mode=self.asked.mode, device=self.device, trust=self.asked.trust,

@@ -92,7 +92,6 @@ def parts_of(text: str) -> tuple[str, list[str], list[list[str]]]:
 
 
 def _row(one: Option, *, everything: bool) -> tuple[str, str, str]:
-    """Return group, names and text of an argument or option."""
     if not one.names:
         return one.group, one.metavar, one.help
     names = ", ".join(sorted(one.names, key=len)) + (f" / {one.off}" if one.off else "")

@@ -10,14 +10,14 @@ from typing import Any
 from legroom.cli.commands import SweepCommand
 from legroom.cli.output import command_to_resume
 from legroom.cli.overrides import split_settings
-from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
+from legroom.errors import EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
 from legroom.rendering.console import LINES, complain, say, status
 from legroom.rendering.sweep_text import SweepLine, sweep_document
 from legroom.sweeping.grid import parse_parameters
 from legroom.sweeping.sweep_grid import SweepTask, sweep_grid
-from legroom.sweeping.trial import MEASURES, TooLarge
+from legroom.sweeping.trial import MEASURES
 from legroom.training.run_folder import RunFolder
-from legroom.units import format_size, parse_size
+from legroom.units import parse_size
 
 
 def run(asked: SweepCommand) -> int:
@@ -38,21 +38,12 @@ def run(asked: SweepCommand) -> int:
     try:
         working = partial(status, show=not asked.json)
         ended, stopped = sweep_grid(task, working=working, begin=begin, show=show, say=complain)
-    except TooLarge as large:
-        complain(_too_large(large))
-        return EXIT_FINDINGS
     finally:
         LINES.draw(())
     _tell(ended.to_json(), asked.out, json=asked.json)
     if stopped:
         return EXIT_INTERRUPTED
     return EXIT_GOOD if any(r.status == "finished" for r in ended.results) else EXIT_TRAINING_FAILED
-
-
-def _too_large(large: TooLarge) -> str:
-    what = ", ".join(f"{key}={value}" for key, value in large.trial.params.items())
-    need = f"trial {large.trial.number:03d} ({what}) needs {format_size(large.trial.requested + large.trial.mapped)}"
-    return f"{need}, the largest node declares {format_size(large.most)} (legroom fit makes it smaller)"
 
 
 def _tell(data: dict[str, Any], out: Path, *, json: bool) -> None:

@@ -93,12 +93,10 @@ class _Case:
         return Advice(f"{key}={value}", price, say, f"legroom train {self.run} --set {key}={value}")
 
     def size_of(self, *names: str) -> int | None:
-        """Return the size of the array's axis of that name, where there is one."""
         return next((d.sizes[0] for d in self.found.dimensions if d.name in names), None)
 
 
 def advise(found: Explanation, context: Context) -> tuple[tuple[Advice, ...], str]:
-    """Return the advice, cheapest first, and the one command to start with."""
     case = _Case(found, context)
     given = found.advice or tuple(_BY_KIND.get(found.kind, _host)(case))
     advice = tuple(sorted(given, key=lambda one: PRICES.index(one.price)))

@@ -91,14 +91,12 @@ class Log:
         return " ".join((window if end < 0 else window[:end]).split())
 
     def line(self, place: int) -> str:
-        """Return the line a place stands in."""
         start = self.text.rfind("\n", max(place - WINDOW, 0), place) + 1
         start = max(start, place - WINDOW)
         end = self.text.find("\n", place, place + WINDOW)
         return self.text[start : end if end >= 0 else place + WINDOW]
 
     def around(self, place: int, *, before: int = 3000, after: int = 3000) -> str:
-        """Return the text around a place, in its lines."""
         return self.text[max(place - before, 0) : place + after]
 
 

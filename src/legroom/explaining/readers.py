@@ -22,7 +22,7 @@ from typing import Any
 from legroom.explaining.frames import frames_before, innermost
 from legroom.explaining.log import Log
 from legroom.explaining.log_programs import MUCH, REMEDIES, program_of, remedy
-from legroom.explaining.sizes import NUMBER, SIZE, array_bytes, first_size, parse_shape, to_bytes
+from legroom.explaining.sizes import SIZE, array_bytes, first_size, parse_shape, to_bytes
 from legroom.model.trace import Explanation, Kind
 from legroom.units import GIB, MIB, format_size
 
@@ -248,25 +248,6 @@ def _slurm(log: Log, place: int) -> Reading | None:
     )  # fmt: skip
 
 
-_OLD = re.compile(rf"is used \(({NUMBER}) / ({NUMBER}) GB\)")
-_OLD_DECIMAL_ROW = re.compile(r"^\s*\d+\s+[\d.]+GB\s", re.MULTILINE)
-
-
-def _old_ray_monitor(log: Log, place: int) -> Reading | None:
-    """Read Ray before 2.0. Before 1.0 it divided by 1e9; it then lists the top 5 processes and prints `0.76GB`."""
-    old = _OLD.search(log.message(place, length=400))
-    if old is None:
-        return None
-    after = log.around(place, before=0, after=1500)
-    base = 1000 if _OLD_DECIMAL_ROW.search(after) or "The top 5 memory" in after else 1024
-    used, total = (to_bytes(f"{old[group]} GB", base=base) or 0 for group in (1, 2))
-    numbers = f" ({format_size(used)} of {format_size(total)})"
-    return reading(
-        place, Rank.MANAGER, "ray", f"The node's memory was nearly full{numbers}: Ray refused to continue.",
-        allocated=used, capacity=total,
-    )  # fmt: skip
-
-
 _WORKER_SIDE = re.compile(r"\| _(?:async_)?worker\w* \||process\.py \| (?:_bootstrap|run) ")
 _NO_PIPE = re.compile(
     r"urllib|requests/|http/client|aiohttp|/ssl\.py|huggingface_hub|socketserver|paramiko|botocore|wandb/"
@@ -284,27 +265,6 @@ def _closed_pipe(log: Log, place: int) -> Reading | None:
     return reading(
         place, Rank.ECHO if on_worker_side else Rank.WORKER, "worker-died",
         f"A worker process died; cause unknown: {say}", certain=False,
-    )  # fmt: skip
-
-
-def _camera_group(log: Log, place: int) -> Reading | None:
-    """Read SAPIEN as ManiSkill passes it on: the exception before says whether a buffer could not be made."""
-    chain, caused, _ = log.around(place, before=2500, after=0).rpartition("was the direct cause of the following")
-    reason = re.findall(r"^\s*[\w.]*(?:Error|Exception): (.+)$", chain, re.MULTILINE)[-1:] if caused else []
-    memory = bool(reason) and bool(re.search(r"memory|create.{0,20}buffer|allocat", reason[0], re.IGNORECASE))
-    if reason and not memory:
-        return None  # the renderer or the driver refused for another reason, which it says
-    return reading(
-        place, Rank.REFUSED, "simulator",
-        "SAPIEN could not create the cameras of the parallel environments"
-        + (": GPU memory ran out for their buffers." if memory else ", most often because GPU memory ran out."),
-        certain=memory,
-        advice=(
-            REMEDIES["NUM_ENVS"],
-            remedy("camera size", "changes-learning", "a smaller width and height, or fewer cameras"),
-            remedy("shader_pack=minimal", "changes-learning", "the shader that needs least memory; coarser pictures"),
-            remedy("render_mode", "free", "no rgb_array or human render camera, where the policy does not see it"),
-        ),
     )  # fmt: skip
 
 
@@ -374,9 +334,7 @@ READERS: Mapping[str, Callable[[Log, int], Reading | None]] = {
     "kernel": _kernel,
     "signal": by_signal,
     "slurm": _slurm,
-    "old_ray_monitor": _old_ray_monitor,
     "closed_pipe": _closed_pipe,
-    "camera_group": _camera_group,
     "simulator_buffer": _simulator_buffer,
     "engine_start": _engine_start,
 }

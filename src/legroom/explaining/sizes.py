@@ -2,7 +2,7 @@
 
 Every library read here counts in powers of 1024, also those that print `GB`: PyTorch's MPS allocator divides by
 1,073,741,824 and writes GB; Ray's memory monitor divides by 1024**3 and writes GB (a pod limited to 2 Gi is reported
-as `2.00GB`); the kernel's kB are 1024 bytes. The exception is Ray before 1.0, which divided by 1e9: see `ray_texts`.
+as `2.00GB`); the kernel's kB are 1024 bytes.
 """
 
 from __future__ import annotations
@@ -24,20 +24,19 @@ _ITEM_BYTES = {
 }  # fmt: skip
 
 
-def to_bytes(text: str, *, base: int = 1024) -> int | None:
+def to_bytes(text: str) -> int | None:
     """Return the bytes of one printed size, None where it is no size or a nonsensical one."""
     match = _PARTS.fullmatch(text.strip())
     if match is None:
         return None
     power = _POWERS.get(match[2][0].lower(), 0) if not match[2].lower().startswith("b") else 0
-    nbytes = round(float(match[1].replace(",", "")) * base**power)
+    nbytes = round(float(match[1].replace(",", "")) * 1024**power)
     return nbytes if nbytes < NONSENSE else None
 
 
-def first_size(pattern: str | re.Pattern[str], text: str, *, base: int = 1024) -> int | None:
-    """Return the size in the pattern's first group, where the pattern is found in the text."""
+def first_size(pattern: str | re.Pattern[str], text: str) -> int | None:
     match = re.search(pattern, text)
-    return to_bytes(match[1], base=base) if match else None
+    return to_bytes(match[1]) if match else None
 
 
 def parse_shape(text: str) -> tuple[int, ...] | None:
@@ -61,6 +60,5 @@ def item_bytes(dtype: str | None) -> int | None:
 
 
 def array_bytes(shape: tuple[int, ...] | None, dtype: str | None) -> int | None:
-    """Return what an array of that shape takes, None where the shape or type is not known."""
     each = item_bytes(dtype)
     return None if shape is None or each is None else prod(shape) * each

@@ -59,7 +59,6 @@ class Text:
     case: tuple[Mapping[str, Any], ...] = ()
 
     def readings(self, log: Log) -> Iterator[Reading]:
-        """Yield the last reading for each of the words."""
         for word in self.words:
             found = next((reading for place in log.places(word) if (reading := self.read(log, place))), None)
             if found is not None:

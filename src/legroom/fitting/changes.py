@@ -1,14 +1,23 @@
-"""A run with some of its settings changed, by the names they have in a run file, and how two runs differ."""
+"""A run with some of its settings changed, by the names they have in a run file; how two runs differ; and mends.
+
+What a library would refuse or silently do differently is mended, so that a fitted run satisfies every constraint, by
+the smallest change: the nearest number of minibatches that brax accepts, the nearest minibatch that divides the
+rollout. What has no such mend is an error of the file, which no amount of memory helps.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from legroom.backends.base import hyper
+from legroom.backends.base import backend_of, hyper
+from legroom.errors import BadInput
 from legroom.model.evidence import Evidence
-from legroom.model.plan import Change, Growth
+from legroom.model.footprint import Finding
+from legroom.model.plan import Change, Growth, Price
 from legroom.model.run import Run
 from legroom.model.spaces import Data
+from legroom.predicting.constraints import broken_rules
 
 
 def with_settings(run: Run, **parts: dict[str, Any]) -> Run:
@@ -132,3 +141,49 @@ def _narrower(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_narrower(part) for part in value]
     return max(value // 2, min(value, NARROWEST_LAYER))
+
+
+@dataclass(frozen=True)
+class Mend:
+    """One rule mended: what changed, what that costs, and the rule's own sentence."""
+
+    changes: tuple[Change, ...]
+    price: Price
+    say: str
+
+
+def breaks_rules(run: Run) -> bool:
+    """Return whether the library would refuse the run, or cut its last minibatch short."""
+    return bool(_broken(run))
+
+
+def repaired(run: Run) -> tuple[Run, list[Mend]]:
+    """Return the run with what breaks a rule mended, and the mends.
+
+    Raises:
+        BadInput: a broken rule has no mechanical mend.
+    """
+    mends: list[Mend] = []
+    while findings := _broken(run):
+        finding = findings[0]
+        fitter = backend_of(run).fitter
+        mended = fitter.mends.get(finding.name, lambda run: None)(run) or _by_its_fix(run, finding)
+        if mended is None or len(mends) > 10:
+            raise BadInput(finding.message, path=run.source, hint=finding.hint)
+        price = fitter.must_hold.get(finding.name, "changes-learning")
+        mends.append(Mend(differences(run, mended), price, finding.message))
+        run = mended
+    return run, mends
+
+
+def _broken(run: Run) -> list[Finding]:
+    also = backend_of(run).fitter.must_hold
+    return [each for each in broken_rules(run) if each.severity == "error" or each.name in also]
+
+
+def _by_its_fix(run: Run, finding: Finding) -> Run | None:
+    fix = finding.fix or {}
+    if not fix or not all(isinstance(key, str) and "." in key for key in fix):
+        return None
+    changes = tuple(Change(key, None, value) for key, value in fix.items())
+    return with_changes(run, changes)

@@ -38,7 +38,7 @@ class Predictor:
         trust: bool = False,
         progress: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self.mode, self._trust = mode, trust
+        self.mode, self._trust, self._progress = mode, trust, progress
         how: Any = {"mode": mode, "device": device, "trust": trust, "progress": progress}
         self.run, evidence = gather(run, machine, **how)
         self._first, self._backend = evidence, backend_of(self.run)
@@ -81,6 +81,14 @@ class Predictor:
         self.prepare([run])
         return self._by_net[self._backend.fitter.evidence_key(run)]
 
+    def looks_closer(self, run: Run) -> bool:
+        """Have the library look at this very run where variants share one look; return whether its bill is another."""
+        if self.mode == "arithmetic" or self.device != "cuda" or self._backend.fitter.evidence_key(run):
+            return False
+        before, look = self._footprints.pop(run.key, None), self._backend.predictor.look
+        look([run], [self.device], self._first.machine, "trace", progress=self._progress)
+        return before is None or self.footprint(run).gpu != before.gpu
+
     def freely(self) -> Run:
         """Return the run with every free saving: bit-equal results and no slower, so there is no reason not to."""
         return self._backend.fitter.with_free_savings(self.run, self.evidence(self.run))
@@ -89,25 +97,15 @@ class Predictor:
         """Trace what of these runs is not traced yet, in one go."""
         if self.mode == "arithmetic":
             return
-        wanted = {self._backend.fitter.evidence_key(run): run for run in runs}
-        missing = [run for key, run in wanted.items() if key not in self._by_net]
+        key_of = self._backend.fitter.evidence_key
+        missing = [run for key, run in {key_of(run): run for run in runs}.items() if key not in self._by_net]
         if not missing:
             return
-        first = self._first
-        for run, (_, found) in zip(
-            missing,
-            gather_all(missing, first.machine, mode=self.mode, device=self.device, trust=self._trust, build_env=False),
-            strict=True,
-        ):
+        first, how = self._first, dict[str, Any](mode=self.mode, device=self.device, trust=self._trust)
+        same = {name: getattr(first, name) for name in ("env_nbytes", "env", "env_not_built", "lean")}
+        for run, (_, found) in zip(missing, gather_all(missing, first.machine, build_env=False, **how), strict=True):
             notes = tuple(dict.fromkeys((*first.notes, *found.notes)))
-            self._by_net[self._backend.fitter.evidence_key(run)] = replace(
-                found,
-                env_nbytes=first.env_nbytes,
-                env=first.env,
-                env_not_built=first.env_not_built,
-                lean=first.lean,
-                notes=notes,
-            )
+            self._by_net[key_of(run)] = replace(found, **same, notes=notes)
 
 
 def predictor_at_once(

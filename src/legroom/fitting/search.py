@@ -16,9 +16,8 @@ from typing import Literal
 
 from legroom.backends.base import backend_of
 from legroom.errors import BadInput, Unknown
-from legroom.fitting.changes import differences, with_changes, with_settings
+from legroom.fitting.changes import Mend, breaks_rules, differences, repaired, with_changes, with_settings
 from legroom.fitting.predictor import Predictor
-from legroom.fitting.repairs import Mend, breaks_rules, repaired
 from legroom.model.footprint import HOST_PLACES, Footprint, Phase, Place
 from legroom.model.plan import PRICES, Change, Knob, Plan, Price, Turn
 from legroom.model.run import Run
@@ -90,6 +89,8 @@ def fit(
                 mended, repairs, steps = run, [], without
         fitted = _replayed(mended, steps)
         fitted, steps = _with_storage_limit(fitted, steps, predictor, budget)
+    if search.fits(fitted) and predictor.looks_closer(fitted) and not search.fits(fitted):
+        return fit(run, budget, predictor, allow=allow, begun=begun)
     _refuse_guesses(fitted, budget, predictor)
     before = predictor.footprint(run)
     turns = _turns(run, repairs, steps, predictor)

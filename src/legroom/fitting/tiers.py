@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from legroom.backends.base import backend_of
-from legroom.fitting.changes import differences
+from legroom.fitting.changes import breaks_rules, differences
 from legroom.fitting.predictor import Predictor
-from legroom.fitting.repairs import breaks_rules
 from legroom.fitting.search import fit, needed_in_all, relimited, unlimited
 from legroom.model.footprint import Footprint
 from legroom.model.plan import SAME_LEARNING, Growth, MostEnvs, Plan, Turn

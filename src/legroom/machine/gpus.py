@@ -173,7 +173,6 @@ class GpuMeter:
                 self._before = self._used()
 
     def __call__(self, pids: set[int]) -> int | None:
-        """Return the bytes that these processes hold on all cards."""
         if not self._cards:
             return None
         try:

@@ -43,11 +43,8 @@ class Draft:
     settle: Callable[[Draft, Collection[Key]], None] | None = None
     # the part of `settle` that refuses nothing, for those who want to know what can be known
     finish: Callable[[Draft, Collection[Key]], None] | None = None
-    # keys that already mean what a run file means, whatever kind of file they stand in
-    settled: set[Key] = field(default_factory=set)
     # keys whose value is likely and not certain: a prediction takes it, a check claims nothing of it
     doubted: set[Key] = field(default_factory=set)
-    base: str | None = None  # the script whose run the constants are laid on
     # settings that a run file has no place for, by name: value, line, and what the user calls it. They may be arguments
     # of the environment.
     others: dict[str, tuple[Any, int | None, str]] = field(default_factory=dict)
@@ -149,8 +146,6 @@ class FileKind(Protocol):
 
     name: str  # one word, before "file" in sentences: "zoo"
     spellings: Mapping[str, Key] = {}  # its names for keys of a run file
-    beside: str = ""  # the file in the same folder that completes it; without a folder it cannot be read
-    in_python: bool = False  # whether its mapping may stand in a Python module too, as `hyperparams = {...}`
     # whether its keys mean what the library means by them; a program of the user's own may read them otherwise, so that
     # a value which the library would refuse is no mistake
     certain: bool = True

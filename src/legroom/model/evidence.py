@@ -53,8 +53,6 @@ class NetTrace:
     assumed: tuple[Assumed, ...] = ()  # answers that code got which asked for values
     # bytes by which the peak may be off for what runs there that nobody has modelled, by its name
     unmodelled: Mapping[str, int] = field(default_factory=dict)
-    # the same run under conditions that are not known before it, each with its trace
-    otherwise: "Mapping[str, NetTrace]" = field(default_factory=dict)
 
     @property
     def traced(self) -> bool:

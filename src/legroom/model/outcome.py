@@ -12,7 +12,6 @@ import json
 import math
 import os
 from dataclasses import dataclass, field, fields
-from types import NoneType
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from legroom.errors import EXIT_GOOD, EXIT_INTERRUPTED, EXIT_TRAINING_FAILED, BadInput
@@ -21,7 +20,6 @@ from legroom.model.spaces import Between, Data
 
 TrainingPhase = Literal["start", "collect", "update", "checkpoint", "evaluate"]
 PHASES: tuple[str, ...] = get_args(TrainingPhase)
-_WHOLE = ("timesteps", "total", "iteration")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +37,9 @@ class Progress:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Progress:
-        """Return the progress that plain data describes; keys it does not know are skipped.
-
-        Raises:
-            BadInput: a figure is missing or is none.
-        """
-        found: dict[str, Any] = {"iteration": 0} | {
-            each.name: data[each.name] for each in fields(cls) if each.name in data
-        }
-        for name, value in found.items():
-            if name == "phase":
-                if value not in PHASES:
-                    hint = f"one of {', '.join(PHASES)}"
-                    raise BadInput(f"progress of a training: phase is {value!r}", hint=hint)
-                continue
-            kinds = (int,) if name in _WHOLE else (int, float, NoneType)
-            if not isinstance(value, kinds) or isinstance(value, bool):
-                raise BadInput(f"progress of a training: {name} is {value!r}")
-            if name not in _WHOLE:
-                found[name] = finite(None if value is None else float(value))
-        found |= {name: math.nan for name in ("steps_per_s", "seconds") if found.get(name) is None}
-        try:
-            return cls(**{"reward_mean": None, "episode_length_mean": None, **found})
-        except TypeError as error:
-            raise BadInput(f"progress of a training: {error}") from None
+        """Return the progress of an event, whose other keys are skipped; a figure that is not finite is null there."""
+        found = {each.name: data[each.name] for each in fields(cls)}
+        return cls(**found | {name: math.nan for name in ("steps_per_s", "seconds") if found[name] is None})
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,6 @@ class SubjectRun:
     # what the footprint was added up from; a variant of the run can be added up from it too
     evidence: Evidence | None = None
     problems: tuple[BadInput, ...] = ()  # values that cannot be, each with its line; `run` has defaults in their place
-    # the script whose run a module of constants was laid on; what has no line here is said there
-    base: str | None = None
 
     def line(self, *keys: str) -> int | None:
         """Return the line of `keys`, or of the nearest mapping around it that the file gives."""
@@ -71,8 +69,6 @@ class Subject:
     # their shape may look at them
     guessed: tuple[SubjectRun, ...] = ()
     problems: tuple[BadInput, ...] = ()  # what is wrong with the file and belongs to no run that could be read
-    # of libraries, as requirement files beside the subject pin them; else this machine's
-    versions: Mapping[str, str] = field(default_factory=dict)
 
     def with_runs(self, wanted: Callable[[Run], bool]) -> Subject:
         """Return the subject with only the runs that are wanted."""

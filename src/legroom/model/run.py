@@ -40,7 +40,7 @@ class EnvSpec(Data):
     envs_per_worker: Count = 1
     start_method: Literal["fork", "forkserver", "spawn"] | None = None
     timeout: Seconds | None = None
-    """seconds that a reset or step may take, ten times as many to build; adapts when left out, 0: no limit"""
+    """seconds that a reset or step may take, ten times as many to build; ten minutes when left out, 0: no limit"""
     on_timeout: Literal["restart", "end"] = "restart"
     """restart: continue from the last checkpoint; end: the training fails and can be resumed"""
     spaces: Spaces | None = None
@@ -73,7 +73,9 @@ class PolicySpec(Data):
 
 
 # Keys of `memory` that are gone: their effect was none, or another one on every machine.
-REMOVED_MEMORY = ("foreach", "max_split_size_mb", "empty_cache_every", "malloc_trim", "malloc_arenas", "jemalloc")
+REMOVED_MEMORY = (
+    "foreach", "max_split_size_mb", "empty_cache_every", "malloc_trim", "malloc_arenas", "jemalloc", "env_chunk",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,6 @@ class MemorySpec(Data):
     shared_data: bool | None = None
     """False: `legroom.share` shares nothing, every process builds its own"""
     xla_preallocate: bool | None = None
-    env_chunk: Count | None = None
-    """brax: environments stepped at once, one chunk after the other"""
     runner_bytes: Count | None = None
     """RLlib: memory that each env runner requests, so that Ray places runners where they fit"""
     learner_bytes: Count | None = None

@@ -78,17 +78,7 @@ def _replayed(run: Run, net: NetTrace, gpu: Gpu | None) -> tuple[list[Item], All
     # What is not modelled may be off by so much at the peak, wherever it is counted.
     doubt = sum(net.unmodelled.values())
     items.append(_fragmentation(result, phase, doubt))
-    for said, other in net.otherwise.items():
-        items.append(_otherwise(said, result, _replay(other, settings, _cublas_bytes(gpu)), phase))
     return items, AllocatorPeaks(result.peak_allocated, result.peak_reserved, _error(items))
-
-
-def _otherwise(said: str, expected: Replay, other: Replay, phase: Phase) -> Item:
-    """Return what a condition that is not known before the run may add or save at the peak."""
-    more = other.peak_reserved - expected.peak_reserved
-    error = max(abs(more), abs(other.peak_allocated - expected.peak_allocated))
-    why = f"{said}: {more / MIB:+,.0f} MiB reserved"
-    return Item("gpu.convolutions", 0, Place.GPU, why, (phase,), known=Known.TRACED, error=error)
 
 
 def _card_said(net: NetTrace) -> str:

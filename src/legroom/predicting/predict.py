@@ -38,46 +38,14 @@ MODES: tuple[Mode, ...] = ("auto", "trace", "arithmetic")
 MUCH_STORED = 256 << 20  # bytes of a rollout from which it is worth a word how many episodes are in it
 
 
-def predict(
-    run: Run,
-    machine: Machine | None = None,
-    *,
-    mode: Mode = "auto",
-    device: DeviceName | None = None,
-    trust: bool = False,
-    values: Values = "refuse",
-) -> Footprint:
-    """Return what the run will need, before anything of it is allocated.
-
-    Args:
-        device: overrides the run's own; `auto` there means cuda where the machine has a GPU.
-        trust: import the code that the run names and that no installed package has registered (`own_code`).
-        values: what code gets that reads a value while it is traced. `refuse`: nothing, and what it takes is not
-            known. `assume`: an answer by where the value comes from, listed in `Footprint.assumed`. `real`: what a CPU
-            computes from initial weights and observations of zeros.
-
-    Raises:
-        BadInput: the spaces are not known, or the sizes are beyond 2**63 bytes.
-        Unseen: the spaces are known only to the environment, which is such code and not trusted.
-        MissingExtra: mode `trace` without the libraries.
-    """
-    how: Any = {"mode": mode, "device": device, "trust": trust, "values": values}
+def predict(run: Run, machine: Machine | None = None, **how: Any) -> Footprint:
+    """Return what the run will need, before anything of it is allocated; `how` is `gather_all`'s."""
     return add_up(*gather(run, machine or probe(), **how))
 
 
-def gather(
-    run: Run,
-    machine: Machine,
-    *,
-    mode: Mode = "auto",
-    device: DeviceName | None = None,
-    trust: bool = False,
-    values: Values = "refuse",
-    progress: Callable[[str], None] = lambda text: None,
-) -> tuple[Run, Evidence]:
-    """Return the run with its spaces, and all there is to know about it; the slow half of a prediction."""
-    how: Any = {"mode": mode, "device": device, "trust": trust, "progress": progress}
-    return gather_all([run], machine, values=values, **how)[0]
+def gather(run: Run, machine: Machine, **how: Any) -> tuple[Run, Evidence]:
+    """Return the run with its spaces, and all there is to know about it; `how` is `gather_all`'s."""
+    return gather_all([run], machine, **how)[0]
 
 
 def gather_all(
@@ -91,11 +59,21 @@ def gather_all(
     build_env: bool = True,
     progress: Callable[[str], None] = lambda text: None,
 ) -> list[tuple[Run, Evidence]]:
-    """Return the same for several runs, which share the cost of importing the libraries.
+    """Return the same for several runs, which share the cost of importing the libraries; the slow half of a prediction.
 
     Args:
+        device: overrides the run's own; `auto` there means cuda where the machine has a GPU.
+        trust: import the code that the run names and that no installed package has registered (`own_code`).
+        values: what code gets that reads a value while it is traced. `refuse`: nothing, and what it takes is not
+            known. `assume`: an answer by where the value comes from, listed in `Footprint.assumed`. `real`: what a CPU
+            computes from initial weights and observations of zeros.
         build_env: False: the environment is built only where nothing else tells its spaces.
         progress: is told what takes long.
+
+    Raises:
+        BadInput: the spaces are not known.
+        Unseen: the spaces are known only to the environment, which is such code and not trusted.
+        MissingExtra: mode `trace` without the libraries.
     """
     if trust and mode != "arithmetic":
         runs = [named_by_file(run, run_file(run)) for run in runs]

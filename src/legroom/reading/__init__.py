@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from legroom.backends.default import DEFAULT_BACKEND
 from legroom.errors import BadInput, NotKnownYet
-from legroom.model.draft import Draft
+from legroom.model.draft import Draft, copied
 from legroom.model.run import Run, run_from_trusted
 from legroom.reading.reading_budget import bounded_reading
 from legroom.reading.targets import is_checked, named_drafts, split_target
@@ -133,24 +133,15 @@ def read_given(text: str, name: str) -> list[Run]:
     """
     if not name.lower().endswith((".yaml", ".yml", ".json")):
         raise BadInput("is not YAML or JSON by its name", path=name, hint="name it run.yaml")
-    with bounded_reading(name):
-        return _read_given(text, name)
+    from legroom.reading.files import yaml_source
 
-
-def _read_given(text: str, name: str) -> list[Run]:
-    from legroom.reading.files import kind_of, yaml_source
-
-    data, _ = parse_yaml(text, name)
-    kind = kind_of(data) if isinstance(data, dict) else None
-    if kind is not None and kind.beside:
-        hint = f"start with legroom ui PATH, which reads the {kind.beside} beside it"
-        raise BadInput("a saved config.yml does not name its algorithm", path=name, hint=hint)
     runs, first = [], None
-    for draft in yaml_source(text, name).drafts:
-        try:
-            runs.append(_checked(draft, ()))
-        except BadInput as error:
-            first = first or error
+    with bounded_reading(name):
+        for draft in yaml_source(text, name).drafts:
+            try:
+                runs.append(_checked(draft, ()))
+            except BadInput as error:
+                first = first or error
     if first is not None and not runs:
         raise first
     return runs
@@ -195,9 +186,12 @@ def run_from_dict(data: Any, *, path: str | None = None, lines: Lines | None = N
     Raises:
         BadInput: something in it cannot be; says where and the way out.
     """
-    from legroom.reading import validating
-
-    return validating.run_from_dict(data, path=path, lines=lines, overrides=overrides)
+    if not isinstance(data, dict):
+        kind = "a list" if isinstance(data, list) else "a single value"
+        what = f"a run file is a mapping of keys to values, not {kind}"
+        raise BadInput(what, path=path, line=1, hint="start with algo: and env:")
+    name = data.get("name") if isinstance(data.get("name"), str) else None
+    return _checked(Draft(name or "run", path, copied(data), dict(lines or {})), overrides)
 
 
 def override_names(backend: str = DEFAULT_BACKEND, algo: str | None = None) -> set[str]:
@@ -214,7 +208,6 @@ def _checked(draft: Draft, overrides: Overrides) -> Run:
 
 
 def laid_over(draft: Draft, like: str | None) -> Draft:
-    """Return the draft on top of the run that `like` names."""
     if like is None:
         return draft
     from legroom.reading.completing import completed

@@ -136,7 +136,6 @@ def walked_settings(data: dict[Any, Any], at: Key = ()) -> Iterator[tuple[Key, A
 
 
 def _entries(value: Any, path: str, line: int) -> Iterator[Draft]:
-    """Yield a draft for each entry of a dict of configurations."""
     for name, entry in value.items() if isinstance(value, dict) else ():
         if not isinstance(entry, dict):
             continue
@@ -165,7 +164,6 @@ def _put_named(draft: Draft, values: list[tuple[Key, Any, int | None]]) -> list[
 
 
 def _place(key: Key) -> Key | None:
-    """Return where a setting belongs in a run file; None where it has no place."""
     name = str(key[-1]).lower()
     if name in HIDDEN and len(key) > 1:
         network = NETWORKS.get(str(key[-2]).lower())
@@ -191,25 +189,6 @@ def _evaluated(text: str, path: str) -> Iterator[tuple[str, Any, int]]:
         except Unfoldable:
             values.pop(name, None)
             yield name, NotKnown(node), line
-
-
-def zoo_entries(text: str, path: str) -> dict[str, Any] | None:
-    """Return the `hyperparams` of a zoo configuration written in Python, None when the module has none.
-
-    Raises:
-        BadInput: it is not Python, or an entry needs execution.
-    """
-    for name, node, line in _assignments(parse_module(text, path)):
-        if name != "hyperparams" or not isinstance(node, ast.Dict | ast.Call):
-            continue
-        try:
-            value = plain(_folded(name, node, {}))
-        except Unfoldable as error:
-            hint = "write plain data"
-            raise BadInput(f"hyperparams cannot be read: {error}", path=path, line=line, hint=hint) from None
-        if isinstance(value, dict) and value and all(isinstance(entry, dict) for entry in value.values()):
-            return {str(key): entry for key, entry in value.items()}
-    return None
 
 
 def settle(draft: Draft, given: Collection[Key]) -> None:
@@ -269,7 +248,7 @@ def finish(draft: Draft, given: Collection[Key]) -> None:
     envs = get(data, ("env", "n_envs"), 1)
     for part, key in PER_ENV:
         value = get(data, (part, key))
-        written = (part, key) in draft.lines and (part, key) not in given and (part, key) not in draft.settled
+        written = (part, key) in draft.lines and (part, key) not in given
         if written and isinstance(value, int) and isinstance(envs, int):
             data[part][key] = value * envs
 
@@ -349,7 +328,6 @@ def argument_default(call: ast.Call) -> tuple[str, ast.expr] | None:
 
 
 def _folded(name: str, node: ast.expr, values: dict[str, Any]) -> Any:
-    """Return the value of a constant, given those before it."""
     value = fold(node, values)
     if isinstance(value, Symbol) and name.lower() not in ("policy", "algo", "algorithm"):
         raise Unfoldable(value)

@@ -7,14 +7,12 @@ others get the first problem as an error, and settings whose meaning is not cert
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from legroom.backends.base import backends
 from legroom.errors import BadInput, NotARun
-from legroom.model.draft import Draft, FileKind, copied, get, merged, only_entry
+from legroom.model.draft import Draft, FileKind, get, merged, only_entry
 from legroom.reading.naming import PARTS, did_you_mean
 from legroom.reading.targets import named_drafts, no_such_run, split_target, spoken_draft
 from legroom.reading.user_files import read_text, refuse_log
@@ -35,7 +33,6 @@ OTHER_TRAINERS = frozenset({
     "trl", "transformers", "pytorch_lightning", "lightning", "rl_zoo3", "mlagents", "xuance", "marllib", "chainerrl",
     "coax", "tf_agents", "tensorforce",
 })  # fmt: skip
-MOST_SIBLINGS = 60
 
 
 class Source(NamedTuple):
@@ -103,11 +100,9 @@ def yaml_source(
             f"a run file is a mapping of keys to values, not {'a list' if isinstance(data, list) else 'a single value'}"
         )
         raise NotARun(what, path=path, line=1, hint="start with algo: and env:")
-    of_hydra = not collect and isinstance(data.get("defaults"), list)
-    if not collect:
-        from legroom.reading.composing import composed
-
-        data = composed(data, path)
+    if isinstance(data.get("defaults"), list):  # what those files say would be missing
+        hint = "legroom predict -- python SCRIPT runs the program that composes it"
+        raise NotARun("its defaults: name other files, which only its own program composes", path=path, hint=hint)
     claimed = kind_of(data)
     if claimed is not None:
         problems: list[BadInput] = []
@@ -115,7 +110,7 @@ def yaml_source(
         if not found and like is not None:  # too little to be certain whose settings they are; `like` says it
             found = claimed.drafts(data, lines, path, entry=entry, algo=algo)
         return Source(path, text, claimed.name, found, problems)
-    if of_hydra or is_of_another_program(data):
+    if is_of_another_program(data):
         settings = _settings(data, lines, path) if like is not None or not collect else None
         if settings is not None:
             return Source(path, text, "settings", only_entry([settings], entry, path))
@@ -146,9 +141,6 @@ def python_source(
     found = script_drafts(text, path)
     if found:
         return Source(path, text, "script", only_entry(found, entry, path))
-    kind, entries = next((each for each in all_kinds() if each.in_python), None), constants.zoo_entries(text, path)
-    if kind is not None and entries is not None:
-        return Source(path, text, kind.name, kind.drafts(entries, {}, path, entry=entry, algo=algo))
     if not collect:
         return Source(path, text, "constants", only_entry(_own_program(text, path), entry, path))
     training = is_about_training(tree)
@@ -160,7 +152,7 @@ def python_source(
         found = []
     if training and (like is None or not found):  # a script of its own kind: what its constants mean is not certain
         return Source(path, text, "script", [])
-    return Source(path, text, "constants", [_on_script(draft, like) for draft in found])
+    return Source(path, text, "constants", found)
 
 
 def _own_program(text: str, path: str) -> list[Draft]:
@@ -204,58 +196,7 @@ def is_about_training(tree: ast.Module) -> bool:
     return False
 
 
-def _on_script(draft: Draft, like: str | None) -> Draft:
-    """Return the constants laid over the run of a script beside them that imports them, where there is one."""
-    if like is not None or draft.data.get("algo") or draft.path is None:
-        return draft
-    found = _importer(draft.path)
-    if found is None:
-        return draft
-    from legroom.reading import constants
-
-    draft.base = found.path
-    base = copied(found.data)
-    own = copied(draft.data)
-    every = get(base, ("checkpoint", "every")), get(base, ("eval", "every"))
-    steps, length = get(base, ("hyperparams", "n_steps")), get(own, ("hyperparams", constants.EPISODE))
-    line = draft.lines.get(("hyperparams", constants.EPISODE))
-    if length is not None:
-        own["hyperparams"].pop(constants.EPISODE)
-        if steps == length and line is not None:
-            draft.lines.setdefault(("hyperparams", "n_steps"), line)
-    for part, value in zip(("checkpoint", "eval"), every, strict=True):
-        if value is not None and isinstance(own.get(part), dict):
-            own[part].pop("every", None)  # the script has turned it into environment steps
-            draft.settled.add((part, "every"))
-    draft.data = merged(base, own)
-    draft.unknown = {**found.unknown, **draft.unknown}
-    return draft
-
-
-def _importer(path: str) -> Draft | None:
-    """Return the one run of the scripts beside `path` that import it; None when there is none, or several differ."""
-    name = Path(path).stem
-    imports = re.compile(rf"^\s*(?:from\s+\.?{re.escape(name)}\s+import|import\s+{re.escape(name)}\b)", re.MULTILINE)
-    found: list[Draft] = []
-    try:
-        siblings = sorted(Path(path).parent.glob("*.py"))[:MOST_SIBLINGS]
-    except OSError:
-        return None
-    for sibling in siblings:
-        if sibling.name == Path(path).name:
-            continue
-        try:
-            text = read_text(str(sibling))
-            if imports.search(text):
-                found += script_drafts(text, str(sibling))
-        except BadInput:
-            continue
-    algorithms = {draft.data.get("algo") for draft in found}
-    return found[0] if len(algorithms) == 1 else None
-
-
 def all_kinds() -> list[FileKind]:
-    """Return every installed backend's kinds, the default backend's first."""
     return [kind for backend in backends() for kind in backend.reader.file_kinds]
 
 

@@ -75,7 +75,6 @@ _ATARI_ID = re.compile(r"(?:ALE/)?(?P<game>[A-Za-z0-9]+?)(?P<ram>-ram)?(?:Determ
 
 
 def is_atari(env_id: str) -> bool:
-    """Return whether `env_id` is one of the Atari games' ids, old or new."""
     match = _ATARI_ID.fullmatch(env_id.rpartition(":")[2])
     return match is not None and match["game"] in _atari_games("atari_actions") and not env_id.endswith("Blackjack-v1")
 
@@ -232,12 +231,6 @@ def _time_feature(known: Known, kwargs: dict[str, Any]) -> Known:
     return _inner_box(known, _inner(known) + 1)
 
 
-def _history(known: Known, kwargs: dict[str, Any]) -> Known:
-    horizon = int(kwargs.get("horizon", 2))
-    (actions,) = known.action["shape"]
-    return _inner_box(known, horizon * (_inner(known) + actions))
-
-
 def _time_limit(known: Known, kwargs: dict[str, Any]) -> Known:
     return Known(known.observation, known.action, int(kwargs["max_episode_steps"]))
 
@@ -258,15 +251,12 @@ WRAPPERS: Mapping[str, Callable[[Known, dict[str, Any]], Known]] = {
     "AtariPreprocessing": _atari_preprocessing,
     "WarpFrame": _warp,
     "ResizeObservation": _resize,
-    "YAMLCompatResizeObservation": _resize,
     "GrayScaleObservation": _grayscale,
     "GrayscaleObservation": _grayscale,
     "FlattenObservation": _flatten,
     "FrameStack": _stack,
     "FrameStackObservation": _stack,
     "TimeFeatureWrapper": _time_feature,
-    "HistoryWrapper": _history,
-    "HistoryWrapperObsDict": _history,
     "TimeLimit": _time_limit,
     "FlatObsWrapper": _mission_text,
     "ImgObsWrapper": _image_only,

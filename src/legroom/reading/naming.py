@@ -57,7 +57,6 @@ _AMBIGUOUS = {"id", "kwargs", "name", "legroom", "env", "policy", "hyperparams",
 
 
 def hyperparameter_names(backend: str) -> frozenset[str]:
-    """Return every hyperparameter that some algorithm of `backend` has; none where no such backend is installed."""
     found = find_backend(backend)
     if found is None:
         return frozenset()

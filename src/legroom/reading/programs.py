@@ -53,7 +53,6 @@ def program_of(settings: str) -> list[str] | None:
 
 
 def _option(script: Path) -> str | None:
-    """Return the option by which a script is given a file of settings."""
     if "add_argument" not in _text(script):
         return None
     return next((flag for flags, _ in _options(str(script)) for flag in flags if flag in CONFIG_OPTIONS), None)

@@ -134,19 +134,6 @@ def _is_long(node: ast.AST) -> bool:
     return True
 
 
-def _names_in(folder: str) -> frozenset[str]:
-    try:
-        return _listed(folder, Path(folder).stat().st_mtime_ns)
-    except (OSError, ValueError):
-        return frozenset()
-
-
-@lru_cache(maxsize=64)
-def _listed(folder: str, changed: int) -> frozenset[str]:
-    """Return the names in a folder as it was at a time."""
-    return frozenset(entry.name for entry in Path(folder).iterdir())
-
-
 def module_file(name: str, folder: Path) -> Path | None:
     """Return the file of a module in `folder`, or in the package that the folder is; None when there is none."""
     parts = [part for part in name.split(".") if part]
@@ -156,8 +143,6 @@ def module_file(name: str, folder: Path) -> Path | None:
     if parts[0] == folder.absolute().name:  # a script that calls its own package by name
         bases.append(folder.resolve().parent)
     for base in bases:
-        if _names_in(str(base)).isdisjoint((parts[0], f"{parts[0]}.py")):
-            continue  # most imports are of libraries
         for file in (base.joinpath(*parts).with_suffix(".py"), base.joinpath(*parts, "__init__.py")):
             if is_file(str(file)):
                 return file

@@ -24,7 +24,7 @@ from legroom.backends.base import (
     find_backend,
 )
 from legroom.errors import BadInput, NotKnownYet
-from legroom.model.draft import Draft, Vocabulary, copied, get, made_with, put, stale_keys
+from legroom.model.draft import Draft, Vocabulary, get, made_with, put, stale_keys
 from legroom.model.facts import Algorithm
 from legroom.model.run import REMOVED_MEMORY, Run
 from legroom.model.spaces import DTYPES, DictSpace, leaves
@@ -33,7 +33,7 @@ from legroom.reading.hyperchecks import NO_DEFAULT, checked, net_arch_problem, s
 from legroom.reading.known_spaces import find_spaces
 from legroom.reading.naming import EXTRACTORS, PARTS, SLIP, did_you_mean, hyperparameter_names, place_of, places
 from legroom.reading.user_files import is_file, read_text
-from legroom.reading.yamls import Key, Lines, parse_value
+from legroom.reading.yamls import Key, parse_value
 from legroom.units import LARGEST, parse_size
 
 MOST_PROBLEMS = 50  # of one run; what is wrong in more places is no run
@@ -62,31 +62,6 @@ def is_harmless(key: Key) -> bool:
     return key[-1] in HARMLESS or key[:2] in HARMLESS_PARTS
 
 
-def run_from_dict(
-    data: Any, *, path: str | None = None, lines: Lines | None = None, overrides: Sequence[tuple[str, str]] = ()
-) -> Run:
-    """Return the Run that `data`, in the shape of a run file, describes.
-
-    Args:
-        path, lines: where it was read: the file, and the line of each key path.
-        overrides: (name, text of the value) pairs, laid over the data in order.
-
-    Raises:
-        BadInput: something in it cannot be; says where and the way out.
-    """
-    if not isinstance(data, dict):
-        kind = "a list" if isinstance(data, list) else shown(data)
-        raise BadInput(
-            f"a run file is a mapping of keys to values, not {kind}",
-            path=path,
-            line=1,
-            hint="start with algo: and env:",
-        )
-    name = data.get("name") if isinstance(data.get("name"), str) else None
-    draft = Draft(name or "run", path, copied(data), dict(lines or {}))
-    return run_from_draft(draft, overrides)
-
-
 def run_from_draft(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> Run:
     """Return the Run of a reader's draft, with overrides laid over it. The draft is used up.
 
@@ -113,7 +88,6 @@ class CollectedRun:
         algo_known: False where nobody says the algorithm; the run then has PPO in its place.
         unknown: keys whose value in `run` is a default since the real one is invalid or needs execution.
         problems: what is wrong, each at its line.
-        base: the script whose run a module of constants was laid on.
     """
 
     run: Run | None
@@ -122,7 +96,6 @@ class CollectedRun:
     algo_known: bool = True
     unknown: frozenset[Key] = frozenset()
     problems: tuple[BadInput, ...] = ()
-    base: str | None = None
 
 
 def collected_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> CollectedRun:
@@ -162,9 +135,7 @@ def collected_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> Co
                 break
             unknown.add(error.key)
         else:
-            return CollectedRun(
-                run, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems), draft.base
-            )
+            return CollectedRun(run, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems))
     return CollectedRun(None, draft.name, dict(draft.lines), algo_known, frozenset(unknown), tuple(problems))
 
 

@@ -2,8 +2,7 @@
 
 PyYAML's parser delivers events; this module builds the data from them itself. That bounds the depth (PyYAML's own
 composers recurse, the C one without a check), counts what aliases expand to before anyone walks it, refuses
-duplicate keys, and constructs nothing but plain data: of the Python tags, only the ordered dicts and tuples that the
-zoo writes into its saved `config.yml` are understood, as dicts and lists.
+duplicate keys, and constructs nothing but plain data: of the Python tags, only tuples are understood, as lists.
 
 One difference to YAML 1.1: `1e6` and `3e-4` are numbers here, as everybody expects who writes them.
 """
@@ -28,10 +27,6 @@ LONGEST_NUMBER = 400  # characters; `1:1:1:...` in base 60 takes quadratic time
 MOST_VALUES = 100_000  # after aliases are expanded; the largest zoo file has about 3,000
 
 _TAG = "tag:yaml.org,2002:"
-_ORDERED_DICTS = {
-    f"{_TAG}python/object/apply:collections.OrderedDict",
-    f"{_TAG}omap",
-}
 _SEQUENCES = {f"{_TAG}seq", f"{_TAG}python/tuple", "!", None}
 _MAPPINGS = {f"{_TAG}map", "!", None}
 _TEXTS = {
@@ -199,22 +194,10 @@ class _Builder:
 
     def _sequence(self, tag: str | None, items: list[_Item], line: int) -> Any:
         values = [item.value for item in items]
-        if tag in _ORDERED_DICTS:
-            return self._ordered_dict(values, line)
         if tag not in _SEQUENCES:
             self._refuse_tag(str(tag), line)
         self.lines[id(values)] = (values, {number: item.line for number, item in enumerate(items)})
         return values
-
-    def _ordered_dict(self, pairs: Any, line: int) -> dict[Any, Any]:
-        """Return the dict that `!!python/object/apply:collections.OrderedDict` holds as [[[key, value], ...]]."""
-        if len(pairs) == 1 and isinstance(pairs[0], list) and all(isinstance(p, list) for p in pairs[0]):
-            pairs = pairs[0]
-        if not all(isinstance(p, list) and len(p) == 2 and isinstance(p[0], str | int) for p in pairs):
-            self._refuse("an ordered dict must be a list of [key, value] pairs", line, "write a plain mapping")
-        result = dict(pairs)
-        self.lines[id(result)] = (result, {p[0]: self.lines[id(p)][1][0] for p in pairs})
-        return result
 
     def _mapping(self, tag: str | None, items: list[_Item], line: int) -> dict[Any, Any]:
         if tag not in _MAPPINGS:

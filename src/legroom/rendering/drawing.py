@@ -157,7 +157,6 @@ class _Axes:
         return round(HEIGHT - (value - self.bottom) / (self.top - self.bottom) * HEIGHT, 1)
 
     def line(self, places: Sequence[float], values: Sequence[float]) -> str:
-        """The path of a curve."""
         return "M" + "L".join(f"{self.x(t):g},{self.y(n):g}" for t, n in zip(places, values, strict=True))
 
 
@@ -208,7 +207,6 @@ def curves_drawing(drawn: Curves) -> str:
 
 
 def _axes(drawn: Curves, sums: Sequence[float], kept: Sequence[int]) -> tuple[_Axes, Limit | None]:
-    """The scale, and the limit where it is near."""
     values = sums if drawn.stacked else [layer.values[i] for layer in drawn.layers for i in kept]
     top, bottom, limit = max(values), min(values), None
     if drawn.unit == "bytes":
@@ -254,7 +252,6 @@ def _band(axes: _Axes, peak: Peak) -> list[str]:
 
 
 def _chart(axes: _Axes, drawn: Curves, inside: Sequence[str], labels: str) -> str:
-    """The drawing with its grid and labels."""
     name = f"curves-{crc32(repr((drawn.title, axes)).encode()):x}"  # unique on a page
     marks = [axes.bottom + axes.step * i for i in range(round((axes.top - axes.bottom) / axes.step) + 1)]
     grid = "".join(f'<line class="grid" x1="0" x2="{WIDTH}" y1="{axes.y(m)}" y2="{axes.y(m)}"/>' for m in marks[1:])

@@ -193,7 +193,6 @@ def rule_text(rule: Any) -> Iterator[Part]:
 
 
 def rules_text(rules: Sequence[Any]) -> Iterator[Part]:
-    """Yield a table of the rules."""
     table = Table(["code", "rule", "is", "what it finds"], "lllw")
     by_code = {rule.code: rule for rule in reversed(rules)}  # scripts have rules of their own for some codes
     for _, rule in sorted(by_code.items()):

@@ -23,7 +23,6 @@ _KNOWN = {Known.ARITHMETIC: "", Known.TRACED: "traced", Known.MEASURED: "measure
 
 
 def peak_data(peak: Peak) -> dict[str, Any]:
-    """Return a peak as plain data."""
     return {"peak": peak.nbytes, "band": [peak.low, peak.high], "phase": peak.phase.value}
 
 

@@ -10,6 +10,7 @@ shrink. Numbers are never broken, and words only where nothing else is left.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -29,7 +30,6 @@ def draw(result: Document | Iterable[Part], *, width: int, colour: bool) -> str:
 
 
 def _spoken(document: Document) -> Iterator[Part]:
-    """The answer, what it is about, and all that is known."""
     if document.verdict is not None:
         yield document.verdict
     yield from (f"  try: {way}" for way in document.ways)
@@ -99,31 +99,16 @@ def wrap(text: str, width: int) -> list[str]:
     What begins indented goes on indented.
     """
     indent = text[: len(text) - len(text.lstrip())]
-    lines, line = [], indent
-    for word in text.split():
-        while len(word) > width - len(indent) > 0:  # a path, a number of a thousand digits
-            room = width - len(line) - (line != indent)
-            hyphen = word.rfind("-", 0, max(room, 0)) + 1
-            if hyphen > 0:
-                room = hyphen
-            if room > 0 and (hyphen or line == indent or not _breaks_at_hyphens(word, width - len(indent))):
-                line += (" " if line != indent else "") + word[:room]
-                word = word[room:]
-            lines.append(line)
-            line = indent
-        if line != indent and len(line) + 1 + len(word) > width:
-            lines.append(line)
-            line = indent
-        line += word if line == indent else " " + word
-    return [*lines, line]
+    words = text.split()
+    at_hyphens = any(len(word) > width - len(indent) for word in words)
+    lines = textwrap.wrap(
+        " ".join(words), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=at_hyphens
+    )
+    return lines or [indent]
 
 
 def _cell_lines(text: str, width: int) -> list[str]:
     return wrap(text, width) if len(text) > width else [text]
-
-
-def _breaks_at_hyphens(word: str, width: int) -> bool:
-    return 0 < word.find("-") < width
 
 
 def cut(lines: list[str], most: int, width: int) -> list[str]:
@@ -181,7 +166,6 @@ def _choices(count: int, spare: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _least(title: str, cells: Sequence[str], side: str) -> int:
-    """Return the width below which words or numbers would be broken."""
     if side == "v":
         return max(map(len, (title, *cells)))
     if side == "r":

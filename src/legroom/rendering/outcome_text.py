@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,12 +78,16 @@ def outcome_document(
     took = f" in {duration_text(outcome.seconds)}" if outcome.seconds > 0 else ""
     head = verdict(f"{outcome.status} after {outcome.timesteps:,} steps{took}", _STATUS[outcome.status])
     parts: list[Part] = [Note(outcome.error, "bold red")] if outcome.error else []
-    parts.append(Section("Peak memory", [_peak_table(outcome)]))
+    peaks = (("host (libraries counted once)", outcome.peaks.host), ("GPU", outcome.peaks.gpu))
+    known = [(name, peak) for name, peak in peaks if peak is not None]
+    parts.append(Section("Peak memory", [_measured("peak memory", known, "bold")]))
     parts += _over_time(report)
     if any(item.measured is not None for item in outcome.items):
         alone = sum(item.measured is None for item in outcome.items)
         rest = Note(f"{alone} further item{'s' * (alone > 1)} cannot be measured separately", "dim")
-        parts.append(Section("Item by item", [_item_table(outcome.items), *([rest] if alone else [])]))
+        items = sorted(outcome.items, key=lambda item: -(item.measured or 0))
+        table = _measured("item", ((item.name, item) for item in items if item.measured is not None))
+        parts.append(Section("Item by item", [table, *([rest] if alone else [])]))
     parts += section("Where memory ran out, or was about to", [*_attempt_lines(outcome), *retreat_lines(outcome)])
     parts += _reward(report)
     parts += _predicted_bars(report)
@@ -133,7 +137,6 @@ def memory_over_time(
 
 
 def _reward(report: TrainingReport) -> Iterator[Section]:
-    """The reward over steps, before and after, and the score."""
     table = _result_table(report.outcome, report.progress)
     if table.rows:
         yield reward_curve(report.progress, f"the episodes of {report.name}", table)
@@ -166,34 +169,19 @@ def retreat_lines(outcome: Outcome) -> Iterator[Part]:
         yield Note(f"{at}: {each.why}; {each.what}", "yellow")
 
 
-def _peak_table(outcome: Outcome) -> Table:
-    """Return the peaks, predicted and measured."""
-    table = Table(["peak memory", "predicted", "measured", "difference"], "lrrr")
-    for name, peak in (("host (libraries counted once)", outcome.peaks.host), ("GPU", outcome.peaks.gpu)):
-        if peak is not None:
-            table.add(name, *_against(peak), style="bold")
+def _measured(title: str, rows: Iterable[tuple[str, MeasuredPeak | MeasuredItem]], style: str = "") -> Table:
+    """What was predicted of each, and measured."""
+    table = Table([title, "predicted", "measured", "difference"], "lrrr")
+    for name, pair in rows:
+        measured = "–" if pair.measured is None else format_size(pair.measured)
+        predicted = "–" if pair.predicted is None else format_size(pair.predicted)
+        table.add(name, predicted, measured, _difference(pair.predicted, pair.measured), style=style)
     return table
 
 
-def _item_table(items: Sequence[MeasuredItem]) -> Table:
-    """Return the items that could be measured, beside what was predicted of them."""
-    table = Table(["item", "predicted", "measured", "difference"], "lrrr")
-    for item in sorted(items, key=lambda item: -(item.measured or 0)):
-        if item.measured is not None:
-            table.add(item.name, *_against(item))
-    return table
-
-
-def _against(pair: MeasuredPeak | MeasuredItem) -> tuple[str, str, Note]:
-    measured = "–" if pair.measured is None else format_size(pair.measured)
-    if pair.predicted is None:
-        return "–", measured, Note("–")
-    return format_size(pair.predicted), measured, _difference(pair.predicted, pair.measured)
-
-
-def _difference(predicted: int, measured: int | None) -> Note:
+def _difference(predicted: int | None, measured: int | None) -> Note:
     """Return by how much the measured is more or less than predicted."""
-    if measured is None or predicted == 0:
+    if measured is None or not predicted:
         return Note("–")
     share = measured / predicted - 1
     style = "green" if abs(share) <= CLOSE else "yellow" if abs(share) <= FAR else "red"
@@ -211,7 +199,6 @@ def _attempt_lines(outcome: Outcome) -> Iterator[Part]:
 
 
 def _result_table(outcome: Outcome, progress: Sequence[Progress]) -> Table:
-    """Return the reward before and after, and the score."""
     table = Table(["", "", ""], "lrw")
     for row in (*_reward_rows(progress), *_score_rows(outcome)):
         table.add(*row)
@@ -251,7 +238,6 @@ def _file_table(directory: Path) -> Table:
 
 
 def _closing(outcome: Outcome, again: str, export: tuple[str, str]) -> Iterator[Part]:
-    """The command that uses what was learned, or goes on."""
     if outcome.status == "finished":
         use, command = export
         if command:

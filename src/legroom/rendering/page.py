@@ -52,7 +52,6 @@ _RULES = """
 border-left:1px solid var(--line);border-bottom:1px solid var(--line)}
 & .chart svg{position:absolute;inset:0;width:100%;height:100%;max-width:none;overflow:visible}
 & .chart text{font-size:13px;fill:var(--soft)}
-& .chart text.over{fill:var(--ink)}
 & .chart text.limit,& .chart text.band{paint-order:stroke;stroke:var(--paper);stroke-width:5px;stroke-linejoin:round}
 & .chart text.limit{fill:var(--limit)}
 & .chart text.band{fill:var(--band)}
@@ -119,7 +118,6 @@ _SHORT = 40  # letters: what wraps in a terminal, but is as short as this, needs
 
 
 def whole_page(document: Document) -> str:
-    """The page."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="generator" content="legroom">'

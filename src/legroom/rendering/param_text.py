@@ -7,7 +7,6 @@ from typing import Any
 
 from legroom import __version__
 from legroom.model.program_plan import Number, ParamSearch, ParamTrial
-from legroom.model.verdict import Budget
 from legroom.rendering.console import document
 from legroom.rendering.document import Document, Note, Part, Section, Table, verdict
 from legroom.rendering.item_text import peak_bars, peaks_data
@@ -15,7 +14,6 @@ from legroom.rendering.program_text import first_line, needs_text, not_reached_t
 from legroom.units import format_size
 
 _FOOTER = f"Every point is a rehearsal on a simulated GPU; nothing was trained. Written by legroom fit {__version__}."
-BAR = 24  # characters of a full budget
 
 
 def search_json(found: ParamSearch) -> str:
@@ -45,7 +43,7 @@ def _trial_data(trial: ParamTrial) -> dict[str, Any]:
 
 
 def search_document(found: ParamSearch) -> Document:
-    """The answer, then a table of what was tried with its memory beside the budget, and bars of it."""
+    """The answer, then a table of what was tried, and bars of its memory."""
     parts: list[Part] = [f"  {found.why}"] if found.why else []
     if found.frontier:
         parts.append(Section("The largest that fits", [trial_table(found.frontier, "largest that fits")]))
@@ -59,7 +57,6 @@ def search_document(found: ParamSearch) -> Document:
 
 
 def by_value(trial: ParamTrial) -> tuple[Number, ...]:
-    """Return what trials are sorted by."""
     return tuple(trial.params.values())
 
 
@@ -113,8 +110,8 @@ def _short(file: str) -> str:
 
 
 def trial_table(trials: Sequence[ParamTrial], title: str) -> Table:
-    """Return one row per trial, its memory as a bar that is full at the budget."""
-    table = Table([title, "GPU", "of the GPU budget", "host", "result"], "lrvrw", spare=["of the GPU budget"])
+    """Return one row per trial."""
+    table = Table([title, "GPU", "host", "result"], "lrrw")
     for trial in trials:
         gpu, host = trial.prediction.footprint.gpu, trial.prediction.footprint.host
         died = trial.refused or _died(trial)
@@ -122,7 +119,6 @@ def trial_table(trials: Sequence[ParamTrial], title: str) -> Table:
         table.add(
             params_text(trial),
             "" if gpu is None or died else format_size(gpu.nbytes),
-            _bar(trial.prediction.budget, None if gpu is None else gpu.high, over=trial.fits is False),
             "" if died else format_size(host.nbytes),
             Note(_result(trial), style),
         )
@@ -141,10 +137,3 @@ def _result(trial: ParamTrial) -> str:
     if trial.prediction.so_far:
         return "fits so far"
     return {True: "fits", False: "does not fit", None: "unknown"}[trial.fits]
-
-
-def _bar(budget: Budget, nbytes: int | None, *, over: bool) -> str:
-    if nbytes is None or not budget.vram:
-        return ""
-    filled = BAR if over else min(round(BAR * nbytes / budget.usable(budget.vram)), BAR)
-    return "█" * filled + "·" * (BAR - filled) + ("▶" if over else " ")

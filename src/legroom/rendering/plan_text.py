@@ -87,7 +87,6 @@ def plan_parts(plan: Plan) -> Iterator[Part]:
 
 
 def _steps(plan: Plan) -> Iterator[tuple[str, Footprint]]:
-    """The run as it is, and after each of the knobs."""
     yield "as it is", plan.before
     for turn in plan.turns:
         yield f"{turn.name} ({turn.price})", turn.after
@@ -138,7 +137,6 @@ def _saved(nbytes: int) -> str:
 
 
 def result_lines(plan: Plan) -> Iterator[Part]:
-    """Yield what came out, and notes."""
     yield f"then:     {peaks_text(plan.after)}"
     disk = max(plan.after.band(phase, (Place.DISK,)).high for phase in Phase)
     if disk:
@@ -149,12 +147,10 @@ def result_lines(plan: Plan) -> Iterator[Part]:
 
 
 def verdict_line(plan: Plan) -> Note:
-    """Return whether it fits, in its colour."""
     return verdict(verdict_text(plan), "green" if plan.fits else "bold red")
 
 
 def verdict_text(plan: Plan) -> str:
-    """Return whether it fits, at which price."""
     if plan.fits:
         dearest = max((turn.price for turn in plan.turns), key=list(PRICE_STYLES).index, default=None)
         means = {
@@ -176,7 +172,6 @@ def _budget(plan: Plan) -> str:
 
 
 def budget_text(budget: Budget, *, gpu: bool) -> str:
-    """Return the budget in words."""
     parts = [f"{format_size(budget.ram)} of RAM"] if budget.ram is not None else []
     if gpu and budget.vram is not None:
         parts.append(f"{format_size(budget.vram)} of GPU memory")

@@ -158,7 +158,6 @@ def comparison_document(predictions: Sequence[Prediction], unread: Sequence[tupl
 
 
 def _comparison_verdict(predictions: Sequence[Prediction], unread: int = 0) -> Note:
-    """Return how many of several runs fit, and which."""
     fitting = [p.footprint.name for p in predictions if p.fits]
     unknown = sum(p.fits is None for p in predictions) + unread
     refused = sum(bool(p.footprint.refused) for p in predictions)
@@ -196,7 +195,7 @@ def comparison_table(predictions: Sequence[Prediction]) -> Table:
 
 
 def comparison_lines(predictions: Sequence[Prediction]) -> Iterator[str | Note]:
-    """The budget, findings, notes (what is noted of several runs once), and what savings would do."""
+    """The budget, findings, and notes, what is noted of several runs once."""
     yield budget_line(predictions[0].footprint, predictions[0].budget)
     noted: dict[str, list[str]] = {}
     for p in predictions:
@@ -204,7 +203,6 @@ def comparison_lines(predictions: Sequence[Prediction]) -> Iterator[str | Note]:
         for note in p.footprint.notes:
             noted.setdefault(note, []).append(p.footprint.name)
     yield from (Note(f"{', '.join(names)}: {note}", "dim") for note, names in noted.items())
-    yield from _savings_summary(predictions)
 
 
 def headline(p: Prediction) -> str:
@@ -223,7 +221,6 @@ def verdict_line(p: Prediction, *, ask: str = ASK) -> Note:
 
 
 def peak_lines(p: Prediction) -> Iterator[str | Note]:
-    """Yield peaks, and what savings would do."""
     yield Note(f"host peak {peak_text(p.footprint.host)}", "bold")
     if p.footprint.gpu is not None:
         yield Note(f"GPU peak  {peak_text(p.footprint.gpu)}", "bold")
@@ -324,21 +321,7 @@ def _at_most(lean: LeanOption) -> str:
     return "" if lean.measured else "at most "
 
 
-def _savings_summary(predictions: Sequence[Prediction]) -> Iterator[str]:
-    """Yield a line per kind of saving, with the runs that it helps."""
-    lines: dict[str, list[str]] = {}
-    for p in predictions:
-        if p.free.host.nbytes < p.footprint.host.nbytes:
-            title = f"with every free saving ({', '.join(_free_names(p))})"
-            lines.setdefault(title, []).append(f"{p.footprint.name} {format_size(p.free.host.nbytes)}")
-        if p.lean is not None and _saves_more(p):
-            title = f"with lean storage ({_price_text(p.lean)}){'' if p.lean.measured else ', at most'}"
-            lines.setdefault(title, []).append(f"{p.footprint.name} {format_size(p.lean.footprint.host.nbytes)}")
-    yield from (f"{title}: {', '.join(runs)}" for title, runs in lines.items())
-
-
 def finding_text(finding: Finding, name: str = "") -> Note:
-    """Return a finding with the way out."""
     prefix = f"{name}: " if name else ""
     hint = f" ({finding.hint})" if finding.hint else ""
     return Note(f"{finding.severity}: {prefix}{finding.message}{hint}", _SEVERITY[finding.severity])

@@ -127,7 +127,6 @@ def _pace_text(pace: float) -> str:
 
 
 def leak_text(leak: EnvLeak) -> str:
-    """Return the verdict in a line."""
     low, high = leak.interval
     rate = f"{rate_text(leak.bytes_per_step)} per step ({rate_text(low)} to {rate_text(high)})"
     if leak.verdict == "leak":
@@ -221,7 +220,6 @@ def _alias_text(key: KeyCost, cost: ObservationCost) -> str:
 
 
 def _parallel_parts(profile: Profile) -> Iterator[Part]:
-    """Yield what copies of the environment side by side cost."""
     if profile.parallel:
         table = Table(["side by side", "memory", "of it shared", "alone, each"], "lrrr")
         for row in profile.parallel:
@@ -252,7 +250,6 @@ def _scaling_text(profile: Profile) -> str:
 
 
 def _comparison_parts(comparison: Comparison) -> Iterator[Part]:
-    """Yield what changed since a baseline."""
     table = Table([f"against {comparison.baseline}", "before", "now", ""], "lrrw")
     for change in comparison.changes:
         before, now = (_change_value(change, value) for value in (change.before, change.now))

@@ -79,7 +79,6 @@ def _request_data(request: OutOfMemory) -> dict[str, Any]:
 
 
 def _card_data(seen: Rehearsal) -> dict[str, Any] | None:
-    """The moment of the GPU's peak."""
     card = seen.card
     if card is None:
         return None

@@ -208,7 +208,6 @@ def next_time_text(watched: Watched) -> str:
 
 
 def ending_text(watched: Watched) -> str:
-    """Return how it ended, in one line."""
     name = command_text(watched)
     after = f"after {duration_text(watched.seconds)}"
     if watched.exit_code is None:

@@ -220,7 +220,6 @@ def _check(question: Question) -> dict[str, Any]:
 
 
 def _file(question: Question) -> str:
-    """The run as YAML, to be kept."""
     run = run_asked(question.asked.get("run"))
     return run_file(run, head=[f"{run.name}, as planned with legroom ui"])
 

@@ -24,7 +24,7 @@ LAST_STOPS = {
     "env.n_envs": 1024, "env.envs_per_worker": 64, "env.frame_stack": 16, "hyperparams.n_steps": 65_536,
     "hyperparams.batch_size": 65_536, "hyperparams.buffer_size": 10_000_000, "hyperparams.unroll_length": 128,
     "hyperparams.num_minibatches": 128, "hyperparams.max_replay_size": 10_000_000, "hyperparams.n_epochs": 64,
-    "memory.micro_batch": 4096, "memory.env_chunk": 8192, "eval.n_envs": 256,
+    "memory.micro_batch": 4096, "eval.n_envs": 256,
 }  # fmt: skip
 MEMORY_DEPENDS_ON = (
     "n_steps", "batch_size", "buffer_size", "n_epochs", "optimize_memory_usage", "unroll_length", "num_minibatches",

@@ -190,7 +190,6 @@ def _training_parts(
 
 
 def _watch(name: str, folder: Path, samples: list[LiveSample]) -> tuple[str, str, Iterator[Part]]:
-    """The same of a watched command."""
     text = _text(folder, WATCH)
     if not text:
         peak = format_size(max(sample.host for sample in samples)) if samples else "nothing"
@@ -218,7 +217,6 @@ def _memory(samples: list[LiveSample], predicted: tuple[Peak | None, Peak | None
 
 
 def _body(parts: Iterable[Part], said: list[tuple[float, str]]) -> str:
-    """The parts as HTML, and what was said last."""
     lines = [f"{time.strftime('%H:%M:%S', time.localtime(t))}  {escape(text)}" for t, text in said[-MOST_SAID:]]
     log = '<h2>Messages</h2><p class="log">' + "\n".join(lines) + "</p>" if lines else ""
     return parts_html(parts) + log

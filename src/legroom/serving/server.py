@@ -65,7 +65,6 @@ def serve(settings: ServerSettings, say: Callable[[str], None]) -> None:
 
 
 def address(settings: ServerSettings) -> str:
-    """Return what to open in a browser."""
     return f"http://{HOST}:{settings.port}/#key={settings.key}"
 
 

@@ -28,10 +28,11 @@ from legroom.cluster.session import ray_nodes, ray_session
 from legroom.errors import EXIT_BAD_INPUT, LegroomError
 from legroom.model.outcome import MemorySample, Outcome, Progress
 from legroom.sweeping.sweep_folder import Live, SweepFolder
-from legroom.sweeping.trial import WORKER_NBYTES, Status, SweepView, TooLarge, Trial, TrialResult
+from legroom.sweeping.trial import WORKER_NBYTES, Status, SweepView, Trial, TrialResult
 from legroom.training.request import Training
 from legroom.training.run_folder import RunFolder
 from legroom.training.train import is_finished, train
+from legroom.units import format_size
 
 CPUS_PER_TRIAL = 0.25  # memory decides how many run at once; this only keeps hundreds of tiny ones off two cores
 OBJECT_STORE_NBYTES = 80 << 20  # nothing but settings goes through it; the least that Ray takes is 75 MiB
@@ -63,7 +64,7 @@ def run_sweep(
 
     Raises:
         BadInput: there is no such cluster.
-        TooLarge: a trial fits no node.
+        LegroomError: a trial fits no node.
     """
     if all(is_finished(folder.trial(trial.number), trial.run.total_timesteps) for trial in trials):
         return Book(trials, folder, declared or 0).results(), declared or 0, 0, False  # no need of Ray
@@ -88,7 +89,12 @@ def run_sweep(
 def _refuse_too_large(trials: Iterable[Trial], most: int) -> None:
     for trial in trials:
         if trial.requested > most:
-            raise TooLarge(trial, most + trial.mapped)
+            what = ", ".join(f"{key}={value}" for key, value in trial.params.items())
+            need, there_is = format_size(trial.requested + trial.mapped), format_size(most + trial.mapped)
+            raise LegroomError(
+                f"trial {trial.number:03d} ({what}) needs {need}, the largest node declares {there_is} "
+                "(legroom fit makes it smaller)"
+            )
 
 
 @dataclass

@@ -19,7 +19,6 @@ from typing import Any
 
 from legroom.errors import BadInput
 from legroom.model.files import Damaged, read_document, seal, unseal, write_whole
-from legroom.model.footprint import Peak
 from legroom.model.run import kept_run
 from legroom.sweeping.trial import Trial
 from legroom.training.run_folder import Predicted, RunFolder
@@ -150,15 +149,5 @@ def _trial_data(trial: Trial) -> dict[str, Any]:
 
 
 def _trial_of(data: dict[str, Any]) -> Trial:
-    predicted = data["predicted"]
-    peaks = {place: Peak(**predicted[place]) if predicted[place] else None for place in ("host", "gpu")}
-    assert peaks["host"] is not None
-    listed = (tuple((name, nbytes) for name, nbytes in predicted[key]) for key in ("items", "at_host_peak"))
-    return Trial(
-        **data
-        | {
-            "asked": kept_run(data["asked"]),
-            "run": kept_run(data["run"]),
-            "predicted": Predicted(peaks["host"], peaks["gpu"], *listed),
-        }
-    )
+    runs = {name: kept_run(data[name]) for name in ("asked", "run")}
+    return Trial(**data | runs | {"predicted": Predicted.model_validate(data["predicted"])})

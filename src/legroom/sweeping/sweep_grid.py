@@ -28,7 +28,7 @@ from legroom.predicting.predict import add_up, gather_all
 from legroom.reading import read
 from legroom.sweeping.grid import Parameter, Point, points
 from legroom.sweeping.sweep_folder import SweepFolder
-from legroom.sweeping.trial import SERVICES_NBYTES, WORKER_NBYTES, Mode, Sweep, SweepView, TooLarge, Trial
+from legroom.sweeping.trial import SERVICES_NBYTES, WORKER_NBYTES, Mode, Sweep, SweepView, Trial
 from legroom.training.run_folder import Predicted, RunFolder
 from legroom.units import format_size
 
@@ -103,7 +103,7 @@ def sweep_grid(
     Raises:
         BadInput: the folder holds another sweep, there is no such cluster, or the run cannot be trained.
         MissingExtra: without Ray, or without what the run's backend needs.
-        TooLarge: a trial fits no node.
+        LegroomError: a trial fits no node.
     """
     # said before anything is predicted, as is a missing cluster
     with working("loading Ray"), needs("ray", what="a sweep"):
@@ -128,7 +128,7 @@ def sweep_grid(
                 trials, folder, cluster=task.cluster, declared=declared, num_cpus=max(machine.cores, 1),
                 concurrent=task.concurrent, show=show, say=say,
             )  # fmt: skip
-        except (TooLarge, LegroomError):
+        except LegroomError:
             folder.forget_unless_begun()  # so that the corrected command can have the folder
             raise
         seconds = time.monotonic() - began

@@ -48,14 +48,6 @@ class Trial:
     mapped: int = 0
 
 
-class TooLarge(Exception):
-    """A trial that alone needs more than any node declares."""
-
-    def __init__(self, trial: Trial, most: int) -> None:
-        super().__init__(trial, most)
-        self.trial, self.most = trial, most
-
-
 @dataclass(frozen=True)
 class TrialResult:
     """How a trial ended.

@@ -35,12 +35,6 @@ def make_run(**changes: Any) -> Run:
     return Run.model_validate({**data, **changes})
 
 
-def test_the_steps_of_an_epoch_are_those_of_brax() -> None:
-    """That the numbers are brax's too is shown by a whole training, in test_brax_training.py."""
-    captured = capture(make_run())
-    assert (captured.training_steps, captured.env_steps_each) == (2, 12)  # 48 steps in two epochs, 2 × 2 × 3 each
-
-
 def test_nothing_is_allocated_when_captured_abstractly() -> None:
     many = make_run(
         env={"id": "fast", "n_envs": 2**20}, hyperparams={**make_run().hyperparams, "batch_size": 2**19}
@@ -64,7 +58,6 @@ def test_sac_is_captured_with_its_replay_buffer() -> None:
     assert env_state.obs.shape == (1, 4, 2)
     # two observations of 2, one action, reward, discount and truncation: 8 numbers; num_timesteps of them by default
     assert buffer.data.shape == (1, 1000, 8)
-    assert captured.training_steps == (1000 - 8) // 4
 
 
 def no_environment() -> dict:

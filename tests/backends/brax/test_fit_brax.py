@@ -96,16 +96,6 @@ def test_the_table_says_which_of_memory_and_data_per_update_binds() -> None:
     assert first["num_envs_by_memory_alone"] > first["num_envs"]
 
 
-def test_environments_in_chunks_take_the_physics_of_one_chunk() -> None:
-    run = with_settings(
-        read("robot:default"), env={"n_envs": 16_384}, hyperparams={"batch_size": 4096, "unroll_length": 1}
-    )
-    chunked = with_settings(run, memory={"env_chunk": 1024})
-    whole, less = (predictor_of(run).footprint(each).gpu for each in (run, chunked))
-    assert whole is not None and less is not None
-    assert less.nbytes < whole.nbytes
-
-
 def planned(run: Run, budget: Budget, **how: Any) -> Plan:
     predictor = predictor_of(run, "cpu" if budget.vram is None else "cuda")
     return fit(predictor.run, budget, predictor, **how)

@@ -16,7 +16,6 @@ from legroom.errors import EXIT_BAD_INPUT, EXIT_GOOD, EXIT_MISSING_EXTRA
 from legroom.installing import install_command
 from legroom.model.learner import TrainTask
 from legroom.reading import read
-from legroom.training.arrays import read_safetensors
 from legroom.training.request import Training
 from legroom.training.supervise import child_environment
 from legroom.training.train import train
@@ -99,6 +98,7 @@ def undisturbed(file):
     return out, done
 
 
+@pytest.mark.slow
 def test_it_trains_from_the_command_line(undisturbed):
     out, done = undisturbed
     outcome = json.loads((out / "outcome.json").read_text())
@@ -107,17 +107,6 @@ def test_it_trains_from_the_command_line(undisturbed):
     assert "compiled in" in done.stderr
     assert "env.timeout is not watched" in done.stderr
     assert {"progress.csv", "tensorboard"} <= {path.name for path in out.iterdir()}
-
-
-def test_the_policy_is_exported_as_it_is_in_the_checkpoint(undisturbed, tmp_path):
-    out, _ = undisturbed
-    done = legroom("export", out, tmp_path / "policy.safetensors")
-    assert done.returncode == EXIT_GOOD, done.stderr
-    tensors = read_safetensors(tmp_path / "policy.safetensors")
-    assert tensors["params/policy/params/hidden_0/kernel"].shape == (2, 8)
-    wrong = legroom("export", out, tmp_path / "model.zip")
-    assert wrong.returncode == EXIT_BAD_INPUT
-    assert "name it POLICY.safetensors" in wrong.stderr
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from legroom.backends.rllib.translation import LEAST_ROUND, is_native, rllib_plan
+from legroom.backends.rllib.translation import LEAST_ROUND, rllib_plan
 from legroom.errors import BadInput
 from legroom.model.run import Run
 
@@ -19,7 +19,7 @@ def test_ppo_of_sb3_keeps_its_numbers():
         run(env={"n_envs": 6, "workers": "subproc", "envs_per_worker": 2}, n_steps=128, batch_size=64, n_epochs=4,
             gae_lambda=0.9, ent_coef=0.01, vf_coef=0.25, clip_range=0.1, max_grad_norm=0.4, learning_rate=1e-3)
     )  # fmt: skip
-    assert (plan.algo, plan.native, plan.masked) == ("PPO", False, False)
+    assert (plan.algo, plan.masked) == ("PPO", False)
     assert (plan.runners, plan.envs_per_runner, plan.n_envs) == (3, 2, 6)
     assert (plan.rollout_fragment_length, plan.train_batch_size) == (128, 768)  # 128 steps x 6 envs
     assert (plan.minibatch_size, plan.num_epochs, plan.replay_capacity) == (64, 4, None)
@@ -80,7 +80,7 @@ def test_dummy_environments_stay_in_one_runner_and_that_is_said():
 )
 def test_rllibs_words_for_where_environments_are_count_in_a_run_of_sb3(given, runners, each):
     plan = rllib_plan(run(env={"n_envs": 8, "workers": "subproc"}, **given))
-    assert (plan.runners, plan.envs_per_runner, plan.native) == (runners, each, False)
+    assert (plan.runners, plan.envs_per_runner) == (runners, each)
     assert any("every runner has as many" in line for line in plan.said) == (plan.n_envs != 8)
 
 
@@ -94,7 +94,6 @@ def test_differences_of_meaning_are_said():
                  "target_kl", "rollout_buffer_kwargs"):  # fmt: skip
         assert word in text
     assert plan.settings["lr"] == [[0, 0.001], [100_000, 0.0]]  # linear to the end of the training
-    assert plan.target_kl == 0.02
 
 
 def test_dqn_makes_as_many_updates_as_sb3():
@@ -114,16 +113,6 @@ def test_dqn_makes_as_many_updates_as_sb3():
     assert (plan.settings["double_q"], plan.settings["dueling"]) == (False, False)
 
 
-def test_rllibs_own_words_have_rllibs_defaults():
-    mine = run(train_batch_size=1000, num_sgd_iter=3, fcnet_hiddens=[32, 16])
-    plan = rllib_plan(mine)
-    assert is_native(mine) and plan.native
-    assert (plan.runners, plan.train_batch_size, plan.minibatch_size, plan.num_epochs) == (2, 1000, 128, 3)
-    assert plan.rollout_fragment_length == 500  # 1000 / 2 runners
-    assert plan.settings == {"minibatch_size": 128, "num_epochs": 3, "train_batch_size_per_learner": 1000}
-    assert plan.policy.kwargs["net_arch"] == [32, 16]
-
-
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
@@ -131,7 +120,6 @@ def test_rllibs_own_words_have_rllibs_defaults():
         (run(env={"normalize": True}), "env.normalize"),
         (run(use_sde=True), "use_sde"),
         (run("DQN", train_freq=[1, "episode"]), "in episodes"),
-        (run(minibatch_size=500, train_batch_size=100), "minibatch_size 500"),
         (run("SAC", policy={"kwargs": {"n_critics": 5}}), "one critic or two"),
         (run("DQN", exploration_fraction=None), "exploration_fraction is null"),
     ],

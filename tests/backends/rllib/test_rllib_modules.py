@@ -159,11 +159,12 @@ def test_too_little_room_is_said_with_numbers_instead_of_waiting_for_ever():
     asked = Run.model_validate(
         {"algo": "PPO", "env": {"id": "CartPole-v1", "n_envs": 5, "workers": "subproc"}, "total_timesteps": 1000}
     )
-    plan = rllib_plan(with_settings(asked, memory={"runner_bytes": 3 << 30}))
+    asked = with_settings(asked, memory={"runner_bytes": 3 << 30})
+    plan = rllib_plan(asked)
     rooms = [Room(cpus=4, memory_nbytes=7 << 30), Room(cpus=1, memory_nbytes=64 << 30)]
     with pytest.raises(BadInput, match=r"room for 3 of 5 env runners of 1 CPU and 3\.0 GiB each"):
-        refuse_what_cannot_be_placed(plan, rooms)  # two by memory on the first, one by CPUs on the second
-    refuse_what_cannot_be_placed(plan, [*rooms, Room(cpus=2, memory_nbytes=6 << 30)])
+        refuse_what_cannot_be_placed(asked, plan, rooms)  # two by memory on the first, one by CPUs on the second
+    refuse_what_cannot_be_placed(asked, plan, [*rooms, Room(cpus=2, memory_nbytes=6 << 30)])
 
 
 def test_why_a_runner_died_is_read_from_rays_words():

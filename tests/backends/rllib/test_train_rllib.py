@@ -122,7 +122,6 @@ def test_a_checkpoint_is_whole_and_has_sb3s_names(stopped):
     assert not any(path.suffix in (".pkl", ".pickle") for path in checkpoint.path.iterdir())
 
 
-@pytest.mark.slow
 def test_a_resume_goes_on_to_the_end(stopped, folder):
     out, before = stopped[0], newest_checkpoint(stopped[0]).step
     total = before + 256
@@ -148,6 +147,7 @@ def test_what_was_learned_can_be_used_with_sb3(stopped, tmp_path):
         np.testing.assert_array_equal(policy[name].numpy(), array)
 
 
+@pytest.mark.slow
 def test_a_reward_of_nan_ends_what_was_resumed_before_it_is_kept(stopped, folder, tmp_path):
     """An iteration has 64 steps of each environment: the 100th after the resume is in the second one."""
     out, before = tmp_path / "out", newest_checkpoint(stopped[0]).step

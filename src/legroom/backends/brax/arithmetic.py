@@ -64,14 +64,13 @@ def _network_items(run: Run, device: Place) -> Iterator[Item]:
 
 def _state_items(run: Run, device: Place) -> Iterator[Item]:
     envs = run.env.n_envs
-    at_once = min(run.memory.env_chunk or envs, envs)
     yield Item(
         "envs.states", STATE_BYTES, device, count=envs, known=Known.DEFAULT, error=STATE_BYTES // 2,
         why=f"physics state of {envs:,} environments; the compiler knows the real size",
     )  # fmt: skip
     yield Item(
-        "envs.temporaries", TEMPORARY_BYTES, device, count=at_once, phases=(Phase.COLLECT, Phase.UPDATE),
-        known=Known.DEFAULT, error=TEMPORARY_BYTES // 2, why=f"intermediate results, {at_once:,} environments at once",
+        "envs.temporaries", TEMPORARY_BYTES, device, count=envs, phases=(Phase.COLLECT, Phase.UPDATE),
+        known=Known.DEFAULT, error=TEMPORARY_BYTES // 2, why=f"intermediate results, {envs:,} environments at once",
     )  # fmt: skip
     evaluating = eval_envs_of(run)
     default = "" if run.eval else " (brax's default)"

@@ -56,14 +56,13 @@ class BraxPredictor(base.BackendPredictor):
         values: Values = "refuse",
         progress: Callable[[str], None] = lambda text: None,
     ) -> list[Look]:
-        """Have XLA asked about the GPU where the mode wants it, and return what is to be said of the plan."""
-        from legroom.backends.brax.asking import asked_for_card
+        """Have XLA asked about the device where the mode wants it, and return what is to be said of the plan."""
+        from legroom.backends.brax.asking import ask_where_unknown
         from legroom.backends.brax.items import brax_notes
 
         looks = []
         for run, device in zip(runs, devices, strict=True):
-            asks = mode != "arithmetic" and device == "cuda" and machine.gpus
-            failed = asked_for_card(run, machine.gpus[0], mode, progress) if asks else ""
+            failed = ask_where_unknown(run, device, machine, mode, progress)
             looks.append(Look(notes=(*brax_notes(run, device, machine), *filter(None, (failed,)))))
         return looks
 
@@ -91,9 +90,7 @@ class BraxFitter(base.BackendFitter):
     ways_to_grow = lazily(f"{ROOM}.knobs:ways_to_grow")
     keeps_data_per_update = lazily(f"{ROOM}.knobs:keeps_data_per_update")
     layers: Mapping[str, str] = {name: name.replace("_", " ") for name in LAYERS}
-    settings = (
-        "memory.activation_checkpointing", "memory.shared_data", "memory.xla_preallocate", "memory.env_chunk",
-    )  # fmt: skip
+    settings = ("memory.activation_checkpointing", "memory.shared_data", "memory.xla_preallocate")
     last_stops: Mapping[str, int] = {"env.n_envs": 16_384}
 
     def with_most_envs(self, plan: Plan, footprint: Callable[[Run], Footprint], cap: int | None) -> MostEnvs | None:

@@ -17,7 +17,8 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import ModuleType
+from traceback import walk_tb
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -30,6 +31,7 @@ from brax.training.agents.sac import networks as sac_networks
 from brax.training.agents.sac import train as sac
 from flax import linen
 
+from legroom.backends.base import hyper
 from legroom.backends.brax.envs import TrainingEnv, make_training_env
 from legroom.backends.brax.facts import (
     env_steps_per_training_step,
@@ -56,40 +58,35 @@ class Captured:
             `buffer_state` before the keys and before the metrics. All but the keys are donated.
         arguments: of its first call; arrays, or `jax.ShapeDtypeStruct` where captured abstractly.
         reset: `(env_state, keys) -> env_state`, PPO with `num_resets_per_eval` only.
-        evaluator: brax's own, or what stands in its place; it has evaluated nothing.
+        evaluator: brax's own, abstract, which evaluates nothing; None where captured really.
+        make_evaluator: makes it for real, with a key.
         env: with brax's wrappers around it; `reset` and `step` are batched.
         make_policy: `(policy_params, deterministic=False) -> policy`.
-        training_steps: in one epoch; `env_steps_each` environment steps in each of them.
         devices: the leading axis of all arguments.
-        local_key: what brax splits the keys of the second and later epochs from: `epoch_key, local_key =
-            split(local_key)`, then `split(epoch_key, devices)` are the epoch's keys; None where captured abstractly.
-        reset_keys: what `reset` is given, PPO only.
     """
 
     run: Run
     epoch: Callable[..., Any]
     arguments: tuple[Tree, ...]
     reset: Callable[..., Any] | None
-    evaluator: acting.Evaluator
+    evaluator: acting.Evaluator | None
+    make_evaluator: Callable[..., acting.Evaluator]
     env: Any
     make_policy: Callable[..., Any]
-    training_steps: int
-    env_steps_each: int
     devices: int
-    real: bool
-    local_key: jax.Array | None = None
-    reset_keys: jax.Array | None = None
 
     @property
     def evaluation(self) -> Callable[..., Any]:
         """brax's jitted unroll of all evaluation environments; its first argument is donated."""
+        assert self.evaluator is not None
         unroll: Callable[..., Any] = self.evaluator._generate_eval_unroll
         return unroll
 
     @property
     def evaluation_arguments(self) -> tuple[Tree, Tree, Tree]:
         """Its arguments as shapes: the states to donate, the policy's parameters, a key."""
-        state = jax.tree_util.tree_map(_shape, self.evaluator._eval_state_to_donate)
+        assert self.evaluator is not None
+        state = self.evaluator._eval_state_to_donate
         one = jax.tree_util.tree_map(without_device, policy_params(self.arguments[0]))
         return state, one, without_device(self.arguments[-1])
 
@@ -107,14 +104,12 @@ def unreplicated(tree: Tree) -> Tree:
     return jax.tree_util.tree_map(lambda leaf: leaf[0], tree)
 
 
-def capture(
-    run: Run, *, real: bool = False, training_steps_per_epoch: int | None = None, made: TrainingEnv | None = None
-) -> Captured:
+def capture(run: Run, *, real: bool = False, steps: int = 1, made: TrainingEnv | None = None) -> Captured:
     """Return the training epoch that brax builds for the run.
 
     Args:
         real: do what brax does up to the epoch: reset environments, draw weights (SAC: fill the replay buffer).
-        training_steps_per_epoch: as many training steps in one epoch; None: as the run's `num_evals` divides it.
+        steps: training steps in one epoch.
         made: the run's environment, where it has been made already.
 
     Raises:
@@ -124,34 +119,34 @@ def capture(
         if finding.severity == "error":
             raise BadInput(finding.message, path=run.source, hint=finding.hint)
     library: ModuleType = ppo if is_ppo(run) else sac
-    arguments = train_arguments(run, made or make_training_env(run), training_steps_per_epoch)
+    arguments = train_arguments(run, made or make_training_env(run))
+    # brax divides num_timesteps by the evaluations; one evaluation makes the epoch as long as is asked for
+    whole, asked = arguments["num_timesteps"], prefill_env_steps(run) + steps * env_steps_per_training_step(run)
+    arguments |= {"num_evals": 1, "num_timesteps": asked}
+    arguments |= (
+        {"num_resets_per_eval": 0} if is_ppo(run) else {"max_replay_size": hyper(run, "max_replay_size") or whole}
+    )
     recorder = _Recorder(real)
     with _replaced(library, recorder):
         try:
             # under eval_shape every array that train() makes is a tracer: nothing is allocated or executed
             library.train(**arguments) if real else jax.eval_shape(lambda: _drop(library.train(**arguments)))
         except _Reached as reached:
-            first, variables = reached.arguments, _variables_of_train(reached)
+            first, env = reached.arguments, _env_of_train(reached)
         except NotImplementedError as error:  # SAC: observations that are dicts
             raise BadInput(f"brax cannot train this: {error}", path=run.source) from error
         else:
             raise BadInput("brax trains nothing in such a run", path=run.source, hint="total_timesteps above 0")
-    assert recorder.evaluator is not None
-    keywords = recorder.evaluator_arguments
     return Captured(
         run=run,
         epoch=recorder.pmapped[EPOCH],
         arguments=first,
         reset=recorder.pmapped.get(RESET_AGAIN),
         evaluator=recorder.evaluator,
-        env=variables["env"],
-        make_policy=keywords["eval_policy_fn"].func,
-        training_steps=_training_steps(run, arguments),
-        env_steps_each=env_steps_per_training_step(run),
+        make_evaluator=lambda key: acting.Evaluator(**recorder.evaluator_arguments | {"key": key}),
+        env=env,
+        make_policy=recorder.evaluator_arguments["eval_policy_fn"].func,
         devices=jax.tree_util.tree_leaves(first)[0].shape[0],
-        real=real,
-        local_key=variables["local_key"] if real else None,
-        reset_keys=variables["key_envs"] if real else None,
     )
 
 
@@ -189,16 +184,15 @@ class _Recorder:
         return pmap
 
     def make_evaluator(self, make: Callable[..., acting.Evaluator]) -> Callable[..., acting.Evaluator]:
-        """Return a stand-in for brax's Evaluator that keeps the one it makes, and has it evaluate nothing yet."""
+        """Return a stand-in for brax's Evaluator that evaluates nothing, as `train()` would before its first epoch."""
 
-        def evaluator(eval_env: Any, eval_policy_fn: Any, **keywords: Any) -> acting.Evaluator:
-            self.evaluator_arguments = {"eval_policy_fn": eval_policy_fn, **keywords}
-            self.evaluator = made = make(eval_env, eval_policy_fn, **keywords)
+        def evaluator(eval_env: Any, eval_policy_fn: Any, **keywords: Any) -> Any:
+            self.evaluator_arguments = {"eval_env": eval_env, "eval_policy_fn": eval_policy_fn, **keywords}
             if not self.real:
+                self.evaluator = made = make(**self.evaluator_arguments)
                 for name in ("_eval_state_to_donate", "_key"):  # tracers must not outlive the tracing
                     setattr(made, name, jax.tree_util.tree_map(_shape, getattr(made, name)))
-            made.run_evaluation = lambda *_, **__: {}  # train() would evaluate before its first epoch
-            return made
+            return SimpleNamespace(run_evaluation=lambda *_, **__: {})
 
         return evaluator
 
@@ -216,14 +210,10 @@ def _replaced(library: ModuleType, recorder: _Recorder) -> Iterator[None]:
             yield
 
 
-def _variables_of_train(reached: _Reached) -> dict[str, Any]:
-    """Return the local variables of train() at the moment it called the epoch: they are nowhere else."""
-    trace = reached.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_name == "train":
-            return {name: trace.tb_frame.f_locals.get(name) for name in ("env", "local_key", "key_envs")}
-        trace = trace.tb_next
-    raise AssertionError("train() is not on the stack")
+def _env_of_train(reached: _Reached) -> Any:
+    """Return the environment that train() has wrapped, a local variable of it: it is nowhere else."""
+    frames = (frame for frame, _ in walk_tb(reached.__traceback__) if frame.f_code.co_name == "train")
+    return next(frames).f_locals["env"]
 
 
 def _replicated(tree: Tree, devices: list[Any]) -> Tree:
@@ -246,38 +236,15 @@ def without_device(leaf: Any) -> jax.ShapeDtypeStruct:
     return _struct(leaf.shape[1:], leaf.dtype)
 
 
-def _training_steps(run: Run, arguments: dict[str, Any]) -> int:
-    """Return the training steps in an epoch, as train() counts them."""
-    each = env_steps_per_training_step(run)
-    evals: int = max(arguments.get("num_evals", 1) - 1, 1)
-    resets: int = max(arguments.get("num_resets_per_eval", 0), 1)
-    env_steps: int = arguments["num_timesteps"] - prefill_env_steps(run)
-    return -(-env_steps // (evals * each * resets))
-
-
 MAKERS: dict[bool, Callable[..., Any]] = {True: ppo_networks.make_ppo_networks, False: sac_networks.make_sac_networks}
 
 
-def train_arguments(run: Run, made: TrainingEnv, training_steps_per_epoch: int | None) -> dict[str, Any]:
-    """Return the keyword arguments for brax's `train()`.
-
-    Args:
-        training_steps_per_epoch: as many training steps in one epoch; None: as the run's `num_evals` divides it.
-    """
-    each = env_steps_per_training_step(run)
-    timesteps, hyperparams = run.total_timesteps or each, dict(run.hyperparams)
-    if training_steps_per_epoch is not None:
-        # brax divides num_timesteps by the evaluations; one evaluation makes the epoch as long as is asked for
-        if not is_ppo(run):
-            hyperparams["max_replay_size"] = hyperparams.get("max_replay_size") or timesteps
-        hyperparams.update(num_evals=1, num_resets_per_eval=0)
-        timesteps = prefill_env_steps(run) + training_steps_per_epoch * each
-        if not is_ppo(run):
-            del hyperparams["num_resets_per_eval"]
-    arguments = {key: value for key, value in hyperparams.items() if key not in NEUTRAL}
+def train_arguments(run: Run, made: TrainingEnv) -> dict[str, Any]:
+    """Return the keyword arguments for brax's `train()`."""
+    arguments = {key: value for key, value in run.hyperparams.items() if key not in NEUTRAL}
     return arguments | {
         "environment": made.env,
-        "num_timesteps": timesteps,
+        "num_timesteps": run.total_timesteps or env_steps_per_training_step(run),
         "num_envs": run.env.n_envs,
         "num_eval_envs": eval_envs_of(run),
         "episode_length": episode_length_of(run),

@@ -36,23 +36,21 @@ Say = Callable[[str], None]
 def _compile(task: Task, say: Say) -> dict[str, Any]:
     imported, started = _status("VmRSS"), time.perf_counter()
     captured = _captured(task, say)
-    answer: dict[str, Any] = {"imported_nbytes": imported, **shapes_of(captured)}
     lowered = _lowered(captured, task)
-    answer["trace_s"], answer["traced_nbytes"] = time.perf_counter() - started, _status("VmHWM")
-    say(f"XLA compiles the training step{_for_card(task)}")
-    started = time.perf_counter()
-    answer["temporaries"] = lowered.compile().memory_analysis().temp_size_in_bytes
-    answer["compile_s"], answer["compiled_nbytes"] = time.perf_counter() - started, _status("VmHWM")
-    answer["retained_nbytes"] = _status("VmRSS")
-    if task.get("evaluation", True):
-        del lowered
-        say("XLA compiles the evaluation")
-        started = time.perf_counter()
-        evaluation = _lowered(captured, task, evaluation=True).compile()
-        answer["evaluation_temporaries"] = evaluation.memory_analysis().temp_size_in_bytes
-        answer["evaluation_s"], answer["all_compiled_nbytes"] = time.perf_counter() - started, _status("VmHWM")
-        answer["retained_nbytes"] = _status("VmRSS")
-    return answer
+    say("XLA compiles the training step")
+    step = lowered.compile().memory_analysis()
+    del lowered
+    say("XLA compiles the evaluation")
+    evaluation = _lowered(captured, task, evaluation=True).compile().memory_analysis()
+    return {
+        **shapes_of(captured),
+        "temporaries": step.temp_size_in_bytes,
+        "evaluation_temporaries": evaluation.temp_size_in_bytes,
+        "imported_nbytes": imported,
+        "all_compiled_nbytes": _status("VmHWM"),
+        "retained_nbytes": _status("VmRSS"),
+        "compile_s": time.perf_counter() - started,
+    }
 
 
 def _plan(task: Task, say: Say) -> dict[str, Any]:
@@ -71,7 +69,7 @@ def _captured(task: Task, say: Say) -> Captured:
     say("tracing brax's training step")
     # `legroom train` makes an epoch of one training step; brax's own SAC has a loop around it
     steps = 1 if run.algo.upper() == "PPO" else 2
-    return capture(run, training_steps_per_epoch=steps)
+    return capture(run, steps=steps)
 
 
 def _lowered(captured: Captured, task: Task, *, evaluation: bool = False) -> Any:

@@ -3,16 +3,12 @@
 brax wraps an environment itself before it trains on it (batching, episode length, automatic reset). Playground's are
 no brax environments and bring a wrapper of their own for the purpose; `TrainingEnv.wrap` is what is handed to brax.
 
-*Chunks*: brax steps all environments by one `vmap`, and XLA keeps the temporaries of the physics for all of them at
-once. `lax.map` over chunks steps so many at a time, one chunk after the other; the states stay.
-
 *Episodes*: brax reports losses; what the agent achieves shows in evaluations only, which are rare because they are
 dear. Each environment therefore counts its finished episodes in its own state, three numbers that nothing else reads;
 they are taken out, and set to zero, between two training steps.
 """
 
 import difflib
-import functools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,9 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from brax import envs as brax_envs
-from brax.envs.base import Env, State, Wrapper
+from brax.envs.base import State, Wrapper
 from brax.envs.wrappers import training as brax_training
-from brax.envs.wrappers.training import AutoResetWrapper, EpisodeWrapper
 
 from legroom.environments.objects import makes_env, package_of, resolve_object
 from legroom.environments.own_code import registered_packages
@@ -49,21 +44,12 @@ class TrainingEnv:
 
 
 def make_training_env(run: Run) -> TrainingEnv:
-    """Return the environment that the run names, stepped in chunks where the run has them.
+    """Return the environment that the run names.
 
     Raises:
         BadInput: there is none of that name, or it cannot be made, in its own words.
         MissingExtra: the package that has it is not installed.
     """
-    made, chunk = _whole(run), run.memory.env_chunk
-    if chunk is None:
-        return made
-    if made.wrap is not None:
-        raise BadInput("memory.env_chunk needs an environment that brax itself wraps", path=run.source)
-    return TrainingEnv(made.env, functools.partial(stepped_in_chunks, chunk=chunk))
-
-
-def _whole(run: Run) -> TrainingEnv:
     env_id = run.env.id
     if env_id is None:
         hint = "--like RUN, such as --like robot:default, or --set env.id=NAME: a brax name (ant), or module:Class"
@@ -127,52 +113,6 @@ def _playground(run: Run, name: str) -> TrainingEnv:
     where = "" if find_spec(PLAYGROUND) else "; MuJoCo Playground's are not installed"
     hint = f"did you mean {close[0]!r}?" if close else f"one of {', '.join(sorted(brax_envs._envs))}{where}"
     raise BadInput(f"brax has no environment {name!r}", path=run.source, hint=hint)
-
-
-class ChunkedVmapWrapper(Wrapper):
-    """brax's VmapWrapper, `chunk` environments at a time."""
-
-    def __init__(self, env: Env, chunk: int) -> None:
-        super().__init__(env)
-        self.chunk = chunk
-
-    def reset(self, rng: jax.Array) -> State:
-        return mapped_in_chunks(self.env.reset, rng, self.chunk)
-
-    def step(self, state: State, action: jax.Array) -> State:
-        return mapped_in_chunks(lambda each: self.env.step(*each), (state, action), self.chunk)
-
-
-def mapped_in_chunks(function: Callable[[Any], Any], tree: Any, chunk: int) -> Any:
-    """Return `jax.vmap(function)(tree)`, computed for `chunk` rows at a time.
-
-    `lax.map` has a `batch_size` that does the same, but divides by zero where an array of the tree is empty, as parts
-    of an environment's state may be (jax 0.9.2).
-    """
-    rows = jax.tree.leaves(tree)[0].shape[0]
-    whole = rows // chunk
-    if rows <= chunk:
-        return jax.vmap(function)(tree)
-    at_once = jax.vmap(function)
-    parts = [
-        jax.tree.map(
-            lambda leaf: leaf.reshape((whole * chunk, *leaf.shape[2:])),
-            jax.lax.map(
-                at_once, jax.tree.map(lambda leaf: leaf[: whole * chunk].reshape((whole, chunk, *leaf.shape[1:])), tree)
-            ),
-        )
-    ]
-    if rows % chunk:
-        parts.append(at_once(jax.tree.map(lambda leaf: leaf[whole * chunk :], tree)))
-    return parts[0] if len(parts) == 1 else jax.tree.map(lambda *each: jnp.concatenate(each), *parts)
-
-
-def stepped_in_chunks(
-    env: Env, episode_length: int, action_repeat: int, randomization_fn: object = None, *, chunk: int
-) -> Wrapper:
-    """Return the environment wrapped as `brax.envs.training.wrap` does it, stepped in chunks; brax's `wrap_env_fn`."""
-    assert randomization_fn is None  # no run file can name one
-    return AutoResetWrapper(EpisodeWrapper(ChunkedVmapWrapper(env, chunk), episode_length, action_repeat))
 
 
 class CountsEpisodes(Wrapper):

@@ -3,7 +3,7 @@
 Everything lives on one device: a GPU's memory, or the host's where there is none. The training step is one compiled
 program: its arguments (weights, optimizer, the states of all environments) are there all the time, its temporaries
 (rollout, activations, the physics' intermediate results) are one block for as long as it runs. How large that block is
-only the compiler knows; `plans.py` says how it is asked about a few sizes and answers for all.
+only the compiler knows; `plans.py` says how it is asked about two sizes and answers for all.
 
 The CPU's compiler is asked on any machine, and its block is exact for training on a CPU. A GPU's compiler decides for
 itself what to fuse and when; it is asked for the very card where the extra `xla-gpu` is installed, and plans that were
@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from legroom.backends.brax.arithmetic import MOVED, arithmetic_items, context_item, replay_item
-from legroom.backends.brax.calibration import Calibration, known_of
-from legroom.backends.brax.calibration import KnownCalibration as KnownRun
+from legroom.backends.brax.calibration import Calibration, KnownRun, known_of
 from legroom.backends.brax.facts import eval_envs_of, is_ppo
 from legroom.backends.brax.plans import GAP_NBYTES, sizes_of
 from legroom.installing import install_command
@@ -35,6 +34,7 @@ TRAINING = (Phase.COLLECT, Phase.UPDATE)
 # plan for the card itself, or for another card: `bench/xla.py`.
 CPU_ERROR, GPU_ERROR = 0.05, 0.5
 CARD_ERROR, OTHER_CARD_ERROR = 0.10, 0.25
+ROUGH_ERROR = 0.15  # of a plan that two sizes tell, for sizes of 10 MB or more: up to 10 % too little (the robot)
 UNEVEN_ERROR = 0.4  # of a batch that is no multiple of 64: XLA was asked about such; up to 36 % too much
 # of minibatches far larger than any that XLA was asked about: it plans 7,560 B per sample of 40,960 on an RTX 3060,
 # where 6,650 B are solved from up to 10,240
@@ -124,7 +124,8 @@ def _temporary_items(run: Run, known: KnownRun, device: Place) -> Iterator[Item]
     share = SCALED_ERROR if known.scaled else _compiler_error(known, device)
     share = max(share, SCALED_ERROR) if known.calibration.made_elsewhere else share
     if known.planned is None:  # else it is XLA's own
-        share = max(share, UNEVEN_ERROR if known.plan.card and not sizes.is_asked else 0.0)
+        share = max(share, UNEVEN_ERROR if known.plan.card and not sizes.is_even else 0.0)
+        share = max(share, ROUGH_ERROR if known.plan.card and known.plan.is_rough else 0.0)
         share = max(share, FAR_ERROR if is_ppo(run) and sizes.value("BU") > FAR_SAMPLES else 0.0)
     said = f"as XLA for {known.plan.card or 'the CPU'} plans it"
     if device is Place.GPU and not known.plan.card:
@@ -137,7 +138,7 @@ def _temporary_items(run: Run, known: KnownRun, device: Place) -> Iterator[Item]
     groups = [
         *_stored_groups(run, known, terms),
         (
-            "network.activations", sum(terms.get(term, 0.0) for term in ("BU", "W", "B", "P")),
+            "network.activations", sum(terms.get(term, 0.0) for term in ("BU", "W", "B")),
             f"one minibatch, {round(sizes.value('BU')):,} samples, and what the backward pass keeps of it, {said}",
         ),
         (
@@ -153,7 +154,7 @@ def _temporary_items(run: Run, known: KnownRun, device: Place) -> Iterator[Item]
 def _stored_groups(run: Run, known: KnownRun, terms: dict[str, float]) -> list[tuple[str, float, str]]:
     """Return the rollout and its copies, or those of SAC's replay buffer, which is itself no temporary."""
     if not is_ppo(run):
-        return [("replay.copies", sum(terms.get(term, 0.0) for term in ("M", "R", "Q")), MOVED)]
+        return [("replay.copies", terms.get("M", 0.0), MOVED)]
     steps, each = sizes_of(run).value("BMU"), known.calibration.transition_nbytes
     rollout = terms.get("BMU", 0.0) + terms.get("S", 0.0)
     first = min(steps * each, rollout)
@@ -170,7 +171,7 @@ def _evaluation_items(run: Run, known: KnownRun, device: Place) -> Iterator[Item
         "envs.evaluation states", calibration.eval_state_nbytes, device, count=envs, known=Known.TRACED,
         why=f"{envs:,} environments that evaluate{default}; brax keeps their last states",
     )  # fmt: skip
-    temporaries = known.evaluation_nbytes(envs)
+    temporaries = round((known.plan.evaluation_nbytes or 0.0) * envs)
     share = _compiler_error(known, device)
     yield Item(
         "envs.evaluation temporaries", temporaries, device, phases=(Phase.CHECKPOINT,), known=Known.TRACED,

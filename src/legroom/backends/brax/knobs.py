@@ -1,6 +1,6 @@
 """brax's knobs with their prices, the settings that each has for a run from the least turned to the most, and growing.
 
-Two make the training step slower and leave what is learned (`envs.py`, `capture.py`). PPO's rollout is `batch_size ×
+One makes the training step slower and leaves what is learned (`capture.py`). PPO's rollout is `batch_size ×
 num_minibatches` unrolls, of however many environments, so that several knobs keep the data of an update.
 
 Growing, memory alone would allow a hundred thousand small robots on a GPU. But `batch_size × num_minibatches` is a
@@ -20,6 +20,7 @@ from legroom.backends.base import hyper
 from legroom.backends.brax.constraints import INT32
 from legroom.backends.brax.facts import LAYERS, env_steps_per_training_step, eval_envs_of, is_ppo
 from legroom.fitting.changes import (
+    breaks_rules,
     differences,
     divisors_below,
     halves,
@@ -29,15 +30,12 @@ from legroom.fitting.changes import (
     smaller_rings,
     with_settings,
 )
-from legroom.fitting.repairs import breaks_rules
 from legroom.fitting.search import needed_in_all
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Footprint
 from legroom.model.plan import Growth, Knob, MostEnvs, Plan, Turn
 from legroom.model.run import EvalSpec, Run
 from legroom.model.verdict import fits
-
-SMALLEST_CHUNK = 8  # below, the loop around a chunk costs more than its environments
 
 no_preallocation = one_setting(
     lambda run, evidence: run.memory.xla_preallocate is None, memory={"xla_preallocate": False}
@@ -59,13 +57,6 @@ remat_of_the_loss = one_setting(
     ),
     memory={"activation_checkpointing": True},
 )
-
-
-def envs_in_chunks(run: Run, evidence: Evidence) -> Iterator[Run]:
-    """So many environments are stepped at once, one chunk after the other."""
-    if run.memory.env_chunk is None:
-        chunks = (chunk for chunk in halves(run.env.n_envs) if chunk >= SMALLEST_CHUNK)
-        yield from (with_settings(run, memory={"env_chunk": chunk}) for chunk in chunks)
 
 
 def fewer_envs_longer_rollouts(run: Run, evidence: Evidence) -> Iterator[Run]:
@@ -136,8 +127,6 @@ BRAX_KNOBS: tuple[Knob, ...] = (
     Knob("memory.activation_checkpointing", "slower", "rounding",
          "the loss's networks go over an unroll step by step, and each step again for the backward pass",
          remat_of_the_loss),
-    Knob("memory.env_chunk", "slower", "rounding",
-         "so many environments are stepped at once, one chunk after the other", envs_in_chunks),
 
     Knob("env.n_envs", "changes-learning", "",
          "fewer environments that each play longer: as many samples per update, less varied",

@@ -4,11 +4,9 @@ A program that has been compiled on this machine before is taken from jax's pers
 most of a minute, and a resumed training would pay it again. Small programs are kept too: brax runs dozens of them, one
 by one, before it begins, and they take several seconds together.
 
-brax's Evaluator resets its environments when it is made, to have a state to donate: one more program to compile and one
-more state to keep, for nothing. It also draws new episodes for every evaluation, so that a resumed training would have
-to know how many there were. Here every evaluation begins with the key of brax's first: nothing is kept, and two
-evaluations of one training are comparable. The figures and their names are brax's. Mirrors `Evaluator` in brax 0.14.2,
-training/acting.py; it stands in its place while brax's `train()` is captured.
+brax draws new episodes for every evaluation, so that a resumed training would have to know how many there were. Here
+every evaluation begins with the key of brax's first: nothing is kept, and two evaluations of one training are
+comparable. The evaluator, its figures and their names are brax's.
 """
 
 from __future__ import annotations
@@ -17,18 +15,15 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
-from unittest.mock import patch
 
 import jax
-import numpy as np
-from brax.envs.wrappers.training import EvalWrapper
 from brax.training import acting
-from brax.training.acting import generate_unroll
 
 from legroom.backends.brax.capture import Captured, capture, policy_params, unreplicated
 from legroom.backends.brax.envs import TrainingEnv, counting_episodes, make_training_env
-from legroom.backends.brax.schedule import first_keys
+from legroom.backends.brax.schedule import evaluation_key, first_keys
 from legroom.backends.brax.state import Carry, networks, optimizers, without_weak_types
 from legroom.machine.cache import cache_folder
 from legroom.model.run import Run
@@ -51,7 +46,6 @@ class Prepared:
     captured: Captured
     step: Callable[..., Any]
     first: Carry
-    evaluator: PatientEvaluator
     trace_s: float
     compile_s: float
     temporary_nbytes: int | None
@@ -59,6 +53,17 @@ class Prepared:
     def policy_params(self, training_state: Any) -> Any:
         """Return what brax's policies take, without the device axis."""
         return unreplicated(policy_params(training_state))
+
+    def evaluate(self, training_state: Any) -> dict[str, float]:
+        """Return brax's `eval/…` figures: mean and spread of every sum over an episode, and of their lengths."""
+        evaluator = self.evaluator
+        evaluator._key = evaluation_key(self.captured.run)
+        figures = evaluator.run_evaluation(self.policy_params(training_state), training_metrics={})
+        return {name: float(figure) for name, figure in figures.items()}
+
+    @cached_property
+    def evaluator(self) -> acting.Evaluator:
+        return self.captured.make_evaluator(evaluation_key(self.captured.run))
 
     def reset(self, env_state: Any, keys: jax.Array) -> Any:
         """Return all environments at the beginning of an episode."""
@@ -113,8 +118,7 @@ def make_ready(run: Run, *, begin: bool, steps: int = 1) -> Prepared:
     began = time.monotonic()
     made = make_training_env(run)
     counted = TrainingEnv(made.env, counting_episodes(made.wrap))
-    with patch.object(acting, "Evaluator", PatientEvaluator):
-        captured = capture(run, real=begin, training_steps_per_epoch=steps, made=counted)
+    captured = capture(run, real=begin, steps=steps, made=counted)
     carried = captured.arguments[:-1]
     if begin:
         carried = without_weak_types(carried)
@@ -124,12 +128,10 @@ def make_ready(run: Run, *, begin: bool, steps: int = 1) -> Prepared:
     traced = time.monotonic()
     step = lowered.compile()
     compiled = time.monotonic()
-    assert isinstance(captured.evaluator, PatientEvaluator)
     return Prepared(
         captured=captured,
         step=step,
         first=Carry(training_state, env_state, keys, *replay),
-        evaluator=captured.evaluator,
         trace_s=traced - began,
         compile_s=compiled - traced,
         temporary_nbytes=_temporary_nbytes(step),
@@ -141,52 +143,3 @@ def _temporary_nbytes(step: Any) -> int | None:
         return int(step.memory_analysis().temp_size_in_bytes)
     except (AttributeError, NotImplementedError, jax.errors.JaxRuntimeError):  # not every backend analyses
         return None
-
-
-class PatientEvaluator:
-    """Takes what brax gives its own Evaluator; does nothing before it is asked to."""
-
-    def __init__(
-        self,
-        eval_env: Any,
-        eval_policy_fn: Callable[..., Any],
-        num_eval_envs: int,
-        episode_length: int,
-        action_repeat: int,
-        key: jax.Array,
-    ) -> None:
-        env = EvalWrapper(eval_env)
-        self._key, self._eval_state_to_donate = key, None  # brax's names for what brax's own has
-        self._env_steps = episode_length * num_eval_envs
-        self._compiled: Callable[..., Any] | None = None
-        self.compile_s = 0.0
-
-        def unroll(policy_params: Any, key: jax.Array) -> Any:
-            first = env.reset(jax.random.split(key, num_eval_envs))
-            policy = eval_policy_fn(policy_params)
-            last, _ = generate_unroll(env, first, policy, key, unroll_length=episode_length // action_repeat)
-            return last.info["eval_metrics"]
-
-        self._unroll = jax.jit(unroll)
-
-    def evaluate(self, policy_params: Any, key: jax.Array) -> dict[str, float]:
-        """Return brax's `eval/…` figures: mean and spread of every sum over an episode, and of their lengths."""
-        if self._compiled is None:
-            began = time.monotonic()
-            self._compiled = self._unroll.lower(policy_params, key).compile()
-            self.compile_s = time.monotonic() - began
-        began = time.monotonic()
-        found = jax.tree.map(np.asarray, self._compiled(policy_params, key))
-        seconds = time.monotonic() - began
-        lengths = np.maximum(found.episode_steps, 1.0)
-        figures: dict[str, float] = {}
-        for name, sums in found.episode_metrics.items():
-            each = sums / lengths if name.endswith("per_step") else sums
-            figures[f"eval/episode_{name}"] = float(np.mean(each))
-            figures[f"eval/episode_{name}_std"] = float(np.std(each))
-        return figures | {
-            "eval/avg_episode_length": float(np.mean(found.episode_steps)),
-            "eval/std_episode_length": float(np.std(found.episode_steps)),
-            "eval/epoch_eval_time": seconds,
-            "eval/sps": self._env_steps / max(seconds, 1e-9),
-        }

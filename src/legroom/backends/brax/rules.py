@@ -18,16 +18,15 @@ from legroom.backends.brax.constraints import (
     overflow_rule,
     replay_rule,
 )
-from legroom.backends.sb3.script_envs import worker_classes
+from legroom.backends.sb3.script_calls import worker_classes
 from legroom.checking.locating import value_fix
 from legroom.checking.rule_helpers import N_ENVS, TOTAL, counts_known, of_ram, ram_limit, run_rule, script_rule
 from legroom.checking.script_gpu import cuda_calls, environment_settings, is_straight
 from legroom.model.footprint import Finding, Severity
 from legroom.model.rule import Found, Key, Rule, Subject, SubjectRun
 from legroom.model.run import Run
-from legroom.reading.interpreter.known_values import number_of
 from legroom.reading.interpreter.scopes import start
-from legroom.reading.interpreter.script import Definition, Script, argument
+from legroom.reading.interpreter.script import Definition, Script
 from legroom.reading.source import walk
 from legroom.units import format_fine_size as size
 
@@ -181,7 +180,6 @@ _JAX = ("jax", "brax", "flax", "mujoco.mjx")
 # calls that start JAX's GPU backend, which reads the environment then and only then
 _STARTS = re.compile(r"jax\.(devices|local_devices|device_count|local_device_count|device_put|default_backend"
                      r"|random\.(PRNGKey|key)|numpy\.(zeros|ones|array|arange|asarray|full))$")  # fmt: skip
-_POOL_METHODS = ("map", "starmap", "imap", "imap_unordered", "apply_async", "submit")
 _HINT = 'os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false" before JAX is first used'
 
 
@@ -193,12 +191,10 @@ def xla_preallocation_in_script(script: Script) -> Iterable[Found]:
     yield from _too_late(script)
     if any(_SETTINGS.search(text) for text in (*(s.text for s in script.followed), *script.importers)):
         return
-    process = next(_processes(script), None)
-    if process is not None:
-        yield Found(
-            "several processes use JAX, and each takes 75 % of the GPU when it starts",
-            f'{_HINT}, or XLA_PYTHON_CLIENT_MEM_FRACTION per process', process.lineno,
-        )  # fmt: skip
+    worker = next((call for call, other, cls in worker_classes(script) if _uses_jax(other, cls)), None)
+    if worker is not None:
+        message = "several processes use JAX, and each takes 75 % of the GPU when it starts"
+        yield Found(message, f"{_HINT}, or XLA_PYTHON_CLIENT_MEM_FRACTION per process", worker.lineno)
         return
     place = next(cuda_calls(script, script.tree), None) if script.imports("torch") else None
     if place is not None and _uses_jax(script, script.tree):
@@ -213,55 +209,6 @@ def _too_late(script: Script) -> Iterator[Found]:
         if key.startswith("XLA_PYTHON_CLIENT_") and started is not None and start(started) < start(node):
             message = f"{key} is set after JAX has started (line {started.lineno}), so it has no effect"
             yield Found(message, "set it before the first use of JAX", node.lineno)
-
-
-def _processes(script: Script) -> Iterator[ast.Call]:
-    """Yield calls that start processes whose code uses JAX."""
-    for call in script.calls:
-        definition = script.definition(_work(script, call))
-        if definition is not None and _uses_jax(*definition):
-            yield call
-    for call, other, cls in worker_classes(script):
-        if _uses_jax(other, cls):
-            yield call
-    for node in script.nodes:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and _uses_jax(script, node):
-            yield from (d for d in node.decorator_list if isinstance(d, ast.Call) and _shares_gpu(script, d))
-
-
-def _work(script: Script, call: ast.Call) -> ast.expr | None:
-    """Return the function that the call has several processes run; None where it starts no processes."""
-    function = call.func
-    name = (
-        function.attr if isinstance(function, ast.Attribute) else (script.qualified(function) or "").rpartition(".")[2]
-    )
-    if name == "Process" and (script.imports("multiprocessing") or script.imports("torch.multiprocessing")):
-        return argument(call, "target", 1) if _repeated(script, call) else None
-    return call.args[0] if name in _POOL_METHODS and call.args and _is_pool(script, call) else None
-
-
-def _shares_gpu(script: Script, decorator: ast.Call) -> bool:
-    """Return whether it is `ray.remote(num_gpus=0.25)`: Ray puts several of those on one GPU."""
-    share = number_of(script, argument(decorator, "num_gpus"))
-    return script.qualified(decorator.func) == "ray.remote" and share is not None and 0 < share < 1
-
-
-def _repeated(script: Script, call: ast.Call) -> bool:
-    around = script.scopes.ancestors(call)
-    return any(isinstance(a, ast.For | ast.While | ast.ListComp | ast.GeneratorExp) for a in around)
-
-
-def _is_pool(script: Script, call: ast.Call) -> bool:
-    """Return whether the method is called on a pool of processes that the script makes by name."""
-    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    for binding in script.scopes.reaching(owner) if isinstance(owner, ast.Name) else ():
-        match binding.value:
-            case ast.Call(func=ast.Attribute(attr="ProcessPoolExecutor") | ast.Name(id="ProcessPoolExecutor")):
-                return True
-            case ast.Call(func=(ast.Attribute(attr="Pool") | ast.Name(id="Pool")) as pool):
-                if not re.search("thread|dummy", script.qualified(pool) or ""):
-                    return True
-    return False
 
 
 def _uses_jax(script: Script, node: ast.AST | Definition) -> bool:

@@ -105,8 +105,8 @@ def _evaluate_every(run: Run, total_timesteps: int, env_steps_each: int) -> int:
 
 
 def evaluation_key(run: Run) -> jax.Array:
-    """Return the key of brax's first evaluation."""
-    return jax.random.split(_local_keys(run)[-1])[1]
+    """Return the key of brax's evaluator before its first evaluation."""
+    return _local_keys(run)[-1]
 
 
 def first_keys(run: Run, devices: int) -> Keys:

@@ -5,7 +5,6 @@ given its inputs for good (they are donated). When memory runs out there is noth
 ends and says so, and the parent goes on from the last checkpoint with the next knob turned.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import numpy as np
 
 from legroom.backends.brax.envs import Episodes
 from legroom.backends.brax.preparing import Prepared, begin_envs, make_ready, use_compilation_cache
-from legroom.backends.brax.schedule import evaluation_key, next_keys, schedule_of
+from legroom.backends.brax.schedule import next_keys, schedule_of
 from legroom.backends.brax.state import RESETS, Carry, capture, parameters_sha256, restore, without_weak_types
 from legroom.environments.objects import resolve_object
 from legroom.errors import LegroomError
@@ -33,7 +32,6 @@ from legroom.model.learner import (
 )
 from legroom.model.run import Run
 from legroom.training.background import Abandoned
-from legroom.units import format_size
 
 TIME_LIMIT_S = 60.0  # of a judge
 # XLA's own word, and C++'s: the last while tracing and compiling
@@ -67,7 +65,6 @@ class BraxLearner(Learner):
         self._steps_in_epoch = 0
         self._episodes = Episodes()
         self._evaluations: list[dict[str, float]] = []
-        self._evaluated = False  # in this process: it is compiled then
         self._why_not_exact = ""
 
     def begin(self) -> None:
@@ -91,7 +88,7 @@ class BraxLearner(Learner):
 
     def _prepare(self, *, begin: bool) -> None:
         use_compilation_cache()
-        self._loop.say(f"jax {jax.__version__} on {device_name()}: {preallocation()}")
+        self._loop.say(f"jax {jax.__version__} on {device_name()}")
         if self._run.env.timeout is not None:
             self._loop.say("env.timeout is not watched: environments are part of brax's compiled step")
         steps = self._schedule.steps_at_once
@@ -143,12 +140,10 @@ class BraxLearner(Learner):
 
     def evaluate(self) -> Evaluation:
         assert self._carry is not None
-        evaluator, key = self._prepared.evaluator, evaluation_key(self._run)
-        params = self._prepared.policy_params(self._carry.training_state)
-        figures = self._loop.in_background(lambda: evaluator.evaluate(params, key), needed=False)
-        if not self._evaluated:
-            self._loop.say(f"evaluation compiled in {evaluator.compile_s:.0f} s")
-            self._evaluated = True
+        prepared, state = self._prepared, self._carry.training_state
+        if "evaluator" not in vars(prepared):
+            self._loop.say("XLA compiles the evaluation")
+        figures = self._loop.in_background(lambda: prepared.evaluate(state), needed=False)
         mean, spread = figures["eval/episode_reward"], figures["eval/episode_reward_std"]
         length = figures["eval/avg_episode_length"]
         self._evaluations.append({"step": self.timesteps, "reward": mean, "length": length})
@@ -235,9 +230,6 @@ class Judge:
             return None
 
 
-PREALLOCATE, FRACTION = "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION"
-
-
 def device_name() -> str:
     """Return platform and kind of the device: a program may compute other last bits on another."""
     device = jax.local_devices()[0]
@@ -256,18 +248,6 @@ def in_use_nbytes() -> int | None:
 
 def peak_nbytes() -> int | None:
     return _stat("peak_bytes_in_use")
-
-
-def preallocation() -> str:
-    """Return in a few words how XLA takes the device's memory."""
-    if not on_gpu():
-        return "on the host, where nothing is preallocated"
-    value = os.environ.get(PREALLOCATE, "true").lower()
-    limit = _stat("bytes_limit")
-    most = "" if limit is None else f", {format_size(limit)} at most"
-    if value in ("false", "0"):
-        return f"{PREALLOCATE}=false: memory is taken as it is needed{most}"
-    return f"{PREALLOCATE} is on: {os.environ.get(FRACTION, '0.75')} of the GPU is taken at the start{most}"
 
 
 def _stat(name: str) -> int | None:

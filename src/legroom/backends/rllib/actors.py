@@ -1,8 +1,8 @@
 """RLlib's actors: whether a cluster has room for them, asked before any is started, and why they died.
 
 Ray itself would wait for room without an end. RLlib says at once that a runner does not answer, seldom why. That Ray's
-memory monitor killed a worker is in Ray's table of workers, with the words of the monitor; or a node is gone, which Ray
-notices seconds later. So the death is told when it happens, and the reason with it, or when the runner is back.
+memory monitor killed a worker is in Ray's table of workers, with the words of the monitor, seconds later: so the death
+is told when it happens, and the reason with it, or when the runner is back.
 """
 
 import logging
@@ -21,6 +21,7 @@ from legroom.backends.rllib.translation import RllibPlan
 from legroom.cluster.session import ray_nodes
 from legroom.errors import BadInput
 from legroom.explaining.explain import explain
+from legroom.model.run import Run
 from legroom.units import format_size
 
 ACTOR_MANAGER = "ray.rllib.utils.actor_manager"
@@ -46,9 +47,8 @@ class Room:
 
     def holds(self, cpus: float, nbytes: int | None, gpus: float = 0) -> int:
         """Return how many such actors the node could hold."""
-        shares = [self.cpus / cpus if cpus else None, self.memory_nbytes / nbytes if nbytes else None]
-        shares.append(self.gpus / gpus if gpus else None)
-        return int(min((share for share in shares if share is not None), default=10**6))
+        wanted = ((self.cpus, cpus), (self.memory_nbytes, nbytes), (self.gpus, gpus))
+        return int(min((has / needs for has, needs in wanted if needs), default=10**6))
 
 
 def local_cpus(plan: RllibPlan) -> int:
@@ -63,15 +63,15 @@ def rooms_of_cluster() -> list[Room]:
     return [Room(n.get("CPU", 0.0), int(n.get("memory", 0)), n.get("GPU", 0.0)) for n in nodes]
 
 
-def refuse_what_cannot_be_placed(plan: RllibPlan, rooms: Sequence[Room]) -> None:
+def refuse_what_cannot_be_placed(run: Run, plan: RllibPlan, rooms: Sequence[Room]) -> None:
     """Refuse a plan whose actors the cluster could not hold even when nothing else runs on it.
 
     Raises:
         BadInput: with what one actor needs and what there is.
     """
     for what, count, cpus, nbytes, gpus in (
-        ("env runner", plan.runners, plan.cpus_per_runner, plan.runner_nbytes, 0.0),
-        ("learner", plan.learners, plan.cpus_per_learner, plan.learner_nbytes, plan.gpus_per_learner),
+        ("env runner", plan.runners, plan.cpus_per_runner, run.memory.runner_bytes, 0.0),
+        ("learner", plan.learners, plan.cpus_per_learner, run.memory.learner_bytes, plan.gpus_per_learner),
     ):
         held = sum(room.holds(cpus, nbytes, gpus) for room in rooms)
         if held >= count:
@@ -105,7 +105,7 @@ class DeathNotices(logging.Handler):
         super().__init__(logging.WARNING)
         self._say = say
         self._since: dict[str, float] = {}  # when a runner died
-        self._nodes, self._looked_at_s = _living_nodes(), time.time()
+        self._looked_at_s = time.time()
         self.raised: RunnerRaised | None = None
         logging.getLogger(ACTOR_MANAGER).addHandler(self)
 
@@ -118,8 +118,9 @@ class DeathNotices(logging.Handler):
             why = self._killed_for_memory() or reason_of(text)
             self._say(f"env runner {gone[1]} does not answer ({why}): training continues without it")
         elif (back := _BACK.search(text)) is not None and back[1] in self._since:
+            why = self.why_gone()
             away_s = time.monotonic() - self._since.pop(back[1])
-            self._say(f"env runner {back[1]} is back after {away_s:.0f} s{self._why()}")
+            self._say(f"env runner {back[1]} is back after {away_s:.0f} s{why}")
 
     @property
     def gone(self) -> int:
@@ -127,39 +128,28 @@ class DeathNotices(logging.Handler):
         return len(self._since)
 
     def why_gone(self) -> str:
-        """Return why runners that are not back died, as Ray told meanwhile; empty where it did not."""
-        return self._why() if self._since else ""
+        """Return why runners died that are not back, as far as Ray told meanwhile; empty where it did not."""
+        killed = self._killed_for_memory() if self._since else ""
+        return f". {killed}" if killed else ""
 
     def close(self) -> None:
         logging.getLogger(ACTOR_MANAGER).removeHandler(self)
         super().close()
 
     def _killed_for_memory(self) -> str:
-        """Return what Ray's memory monitor says of workers that it killed since this was asked last."""
-        told, self._looked_at_s = killed_for_memory(self._looked_at_s), time.time()
-        return told
+        """Return, in a line, what Ray's memory monitor said of a worker that it killed since this was asked last.
 
-    def _why(self) -> str:
-        """Return what Ray has said since a death, as far as it is a reason."""
-        if killed := self._killed_for_memory():
-            return f". {killed}"
-        before, self._nodes = self._nodes, _living_nodes()
-        return f": its node is gone, {self._nodes} of {before} are left" if self._nodes < before else ""
-
-
-def killed_for_memory(since_s: float) -> str:
-    """Return, in a line, what Ray's memory monitor said of a worker that it killed since then; empty: it did not.
-
-    Reads Ray's own table of workers (ray 2.60, `GlobalState`), which is there without Ray's dashboard.
-    """
-    with suppress(Exception):  # internals of Ray: where they have changed, nothing is known
-        for row in state.state._connect_and_get_accessor().get_worker_table():
-            worker = WorkerTableData.FromString(row)
-            if worker.exit_type == NODE_OUT_OF_MEMORY and worker.end_time_ms >= 1000 * since_s:
-                used = _USED.search(worker.exit_detail)
-                memory = f": {used[1]} of {used[2]} in use on its node" if used else ""
-                return f"Ray's memory monitor killed it{memory}"
-    return ""
+        Reads Ray's own table of workers (ray 2.60, `GlobalState`), which is there without Ray's dashboard.
+        """
+        since_s, self._looked_at_s = self._looked_at_s, time.time()
+        with suppress(Exception):  # internals of Ray: where they have changed, nothing is known
+            for row in state.state._connect_and_get_accessor().get_worker_table():
+                worker = WorkerTableData.FromString(row)
+                if worker.exit_type == NODE_OUT_OF_MEMORY and worker.end_time_ms >= 1000 * since_s:
+                    used = _USED.search(worker.exit_detail)
+                    memory = f": {used[1]} of {used[2]} in use on its node" if used else ""
+                    return f"Ray's memory monitor killed it{memory}"
+        return ""
 
 
 def reason_of(text: str) -> str:
@@ -172,9 +162,3 @@ def reason_of(text: str) -> str:
             return words
     line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
     return line if len(line) <= 160 else f"{line[:159]}…"
-
-
-def _living_nodes() -> int:
-    with suppress(Exception):  # a connection that is lost is somebody else's to tell
-        return sum(bool(node["Alive"]) for node in ray_nodes())
-    return 0

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from legroom.backends import base
 from legroom.backends.base import algorithm_of, lazily
-from legroom.backends.rllib.ray_base import RayFigures, ray_figures
 from legroom.backends.sb3 import constraints as rules
 from legroom.backends.sb3 import stored
 from legroom.backends.sb3.backend import BACKEND as SB3
@@ -24,18 +23,19 @@ if TYPE_CHECKING:
     from legroom.model.learner import Exported
 
 ROOM = "legroom.backends.rllib"
+TRAINERS = ("Config", "Trainer", "tune.run", "Tuner", "PPO", "DQN", "SAC", "IMPALA", "APPO")
 
 
 class RllibReader(base.BackendReader):
     vocabulary = lazily(f"{ROOM}.translation:VOCABULARY")
-    script_drafts = lazily(f"{ROOM}.script_calls:drafts")
 
 
 class RllibPredictor(base.BackendPredictor):
-    checks_hyperparams = False  # SB3's words and RLlib's; the translation refuses others
+    checks_hyperparams = False  # the translation says what has no counterpart
     storage = SB3.predictor.storage
     constraints = staticmethod(rules.constraints)
     footprint = lazily(f"{ROOM}.items:on_one_machine")
+    base_figures = lazily(f"{ROOM}.items:ray_figures")
 
     def unread_memory(self, run: Run) -> Mapping[str, tuple[str, str]]:
         algorithm = algorithm_of(run).name
@@ -48,9 +48,6 @@ class RllibPredictor(base.BackendPredictor):
 
     def env_task(self, run: Run) -> EnvTask:
         return EnvTask(loaded=stored.LOADED)
-
-    def base_figures(self, run: Run, device: DeviceName, *, measure: bool) -> RayFigures:
-        return ray_figures(measure=measure, device=device)
 
     def look(
         self,
@@ -68,8 +65,11 @@ class RllibPredictor(base.BackendPredictor):
 
 class RllibChecker(base.BackendChecker):
     advice_for_full_gpu = "a smaller batch_size or network"
-    follows = lazily(f"{ROOM}.script_calls:follows")
-    script_rules = lazily(f"{ROOM}.script_calls:SCRIPT_RULES")
+
+    def follows(self, script: Any) -> bool | None:
+        """Return False where the script trains with Ray: its settings are not read."""
+        called = (script.qualified(call.func) or "" for call in script.calls if script.imports("ray"))
+        return False if any(name.startswith("ray.") and name.endswith(TRAINERS) for name in called) else None
 
 
 class RllibFitter(base.BackendFitter):

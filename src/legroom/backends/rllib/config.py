@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from gymnasium import spaces
 from ray.rllib.algorithms import algorithm as rllib_algorithm
@@ -55,7 +56,6 @@ def make_config(run: Run, plan: RllibPlan, device: str) -> AlgorithmConfig:
     env.close()
     register_env(ENV_NAME, make_runner_env)
     on_cuda = device == "cuda"
-    settings = dict(plan.settings)
     config = (
         CONFIGS[plan.algo]()
         .api_stack(enable_rl_module_and_learner=True, enable_env_runner_and_connector_v2=True)
@@ -76,15 +76,14 @@ def make_config(run: Run, plan: RllibPlan, device: str) -> AlgorithmConfig:
             num_cpus_per_env_runner=plan.cpus_per_runner,  # type: ignore[arg-type]  # Ray takes fractions
             rollout_fragment_length=plan.rollout_fragment_length,
             sample_timeout_s=None,  # a runner that is dead says so; one that is slow is slow
-            batch_mode=run.hyperparams.get("batch_mode", "truncate_episodes"),
         )
         .learners(
             num_learners=plan.learners,
             num_cpus_per_learner=plan.cpus_per_learner if plan.learners else "auto",
             num_gpus_per_learner=(plan.gpus_per_learner or 1) if on_cuda else plan.gpus_per_learner,
-            custom_resources_per_learner={"memory": plan.learner_nbytes} if plan.learner_nbytes else {},
+            custom_resources_per_learner={"memory": run.memory.learner_bytes} if run.memory.learner_bytes else {},
         )
-        .training(**settings)
+        .training(**plan.settings)
         .rl_module(rl_module_spec=_module(run, plan, observation_space, action_space))
         .fault_tolerance(
             restart_failed_env_runners=True,
@@ -98,25 +97,17 @@ def make_config(run: Run, plan: RllibPlan, device: str) -> AlgorithmConfig:
     )
     if plan.algo == "PPO":
         config.reporting(min_time_s_per_iteration=None, min_sample_timesteps_per_iteration=None)
-        if not plan.native:
-            asked = {"target_kl": plan.target_kl, "normalize_advantage": plan.normalize_advantage}
-            config.learners(learner_class=Sb3PPOLearner, learner_config_dict=asked)
+        asked = {"normalize_advantage": plan.normalize_advantage}
+        config.learners(learner_class=Sb3PPOLearner, learner_config_dict=asked)
     else:
         config.reporting(min_time_s_per_iteration=ITERATION_S, min_sample_timesteps_per_iteration=0)
     return config
 
 
 def _module(run: Run, plan: RllibPlan, observation: spaces.Space[Any], action: spaces.Space[Any]) -> RLModuleSpec:
-    facts = {
-        "run": run.replace(policy=plan.policy).model_dump(),
-        "masked": plan.masked,
-        "minibatch_size": plan.minibatch_size,
-    }
+    facts = {"run": run.model_dump(), "masked": plan.masked, "minibatch_size": plan.minibatch_size}
     if plan.algo == "DQN":
-        facts |= {
-            "double_q": plan.settings.get("double_q", True),
-            "epsilon": plan.settings.get("epsilon", [(0, 1.0), (10_000, 0.05)]),  # DQNConfig's own
-        }
+        facts |= {name: plan.settings[name] for name in ("double_q", "epsilon")}
     return RLModuleSpec(
         module_class=MODULES[plan.algo], observation_space=observation, action_space=action, model_config=facts
     )
@@ -126,29 +117,15 @@ def _module(run: Run, plan: RllibPlan, observation: spaces.Space[Any], action: s
 def building(folder: Path, runner_nbytes: int | None) -> Iterator[None]:
     """Have what RLlib builds meanwhile use a folder of ours, and not ~/ray_results; runners ask for memory."""
     module: Any = trainable  # which imports the name for itself only
-    before, module.DEFAULT_STORAGE_PATH = module.DEFAULT_STORAGE_PATH, str(folder)
-    try:
-        with _asking_for_memory(runner_nbytes):
-            yield
-    finally:
-        module.DEFAULT_STORAGE_PATH = before
-
-
-@contextmanager
-def _asking_for_memory(nbytes: int | None) -> Iterator[None]:
-    """Let every runner that an algorithm starts ask Ray for so many bytes, so that Ray places them where they fit."""
-    if nbytes is None:
-        yield
-        return
 
     class Asking(EnvRunnerGroup):
         def _make_worker(self, *, env_creator: EnvCreator, **kwargs: Any) -> Any:
-            self._remote_args["memory"] = nbytes
+            if runner_nbytes is not None:  # so that Ray places them where they fit
+                self._remote_args["memory"] = runner_nbytes
             return super()._make_worker(env_creator=env_creator, **kwargs)
 
-    used_by: Any = rllib_algorithm
-    used_by.EnvRunnerGroup = Asking
-    try:
+    with (
+        mock.patch.object(module, "DEFAULT_STORAGE_PATH", str(folder)),
+        mock.patch.object(rllib_algorithm, "EnvRunnerGroup", Asking),
+    ):
         yield
-    finally:
-        used_by.EnvRunnerGroup = EnvRunnerGroup

@@ -5,7 +5,6 @@ from pathlib import Path
 import torch
 
 from legroom.backends.base import find_algorithm
-from legroom.backends.rllib.translation import rllib_plan
 from legroom.backends.sb3.archives_zip import build_model, save_archive, trusted_run
 from legroom.backends.sb3.state import saved_spaces
 from legroom.errors import BadInput
@@ -29,7 +28,7 @@ def export_rllib(directory: Path, archive: Path, *, force: bool = False, trust: 
     algorithm = find_algorithm("sb3", run.algo)
     hyperparams = {k: v for k, v in run.hyperparams.items() if algorithm is not None and k in algorithm.keys}
     seen = saved_spaces(checkpoint)
-    plain = run.replace(backend="sb3", hyperparams=hyperparams, policy=rllib_plan(run).policy)
+    plain = run.replace(backend="sb3", hyperparams=hyperparams)
     model = build_model(plain, seen["observation"], seen["action"], run.env.n_envs)
     learned = {name: torch.from_numpy(array) for name, array in checkpoint.tensors("policy").items()}
     try:

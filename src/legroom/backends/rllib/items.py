@@ -10,11 +10,10 @@ beside the samples (`BATCH_COPIES`). A replay buffer is a list of episodes in th
 Mirrors SingleAgentEnvRunner, the learner's connectors and EpisodeReplayBuffer of ray 2.60.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from legroom.backends.rllib.ray_base import RayFigures
 from legroom.backends.rllib.translation import RllibPlan, rllib_plan
 from legroom.backends.sb3.bill.network import network_items
 from legroom.backends.sb3.stored import (
@@ -24,7 +23,8 @@ from legroom.backends.sb3.stored import (
     observation_nbytes,
     wrapper_bounds_nbytes,
 )
-from legroom.model.evidence import Evidence, NetTrace
+from legroom.machine.versions import read_versions
+from legroom.model.evidence import DeviceName, Evidence
 from legroom.model.facts import spaces_of
 from legroom.model.footprint import AllocatorPeaks, Footprint, Item, Known, Phase, Place
 from legroom.model.run import MemorySpec, Run
@@ -52,7 +52,26 @@ INLINE = 100_000  # an object below this travels in the message and is in no obj
 # A driver with a replay buffer took 85 MB more than predicted (DQN on numbers, `bench.ray_nodes`, 2026-11-16), one
 # without 28 MB at most; what of it malloc keeps is not known before.
 DRIVER_ERROR, REPLAYING_DRIVER_ERROR = 30_000_000, 90_000_000
-MODULES_IN_DRIVER = 1  # beside the learner's own: that of the local runner, which has no environments
+
+# Of anonymous memory by role, and the mapped libraries of all of them; measured 2026-11-16, Linux x86-64, Python 3.11,
+# ray 2.60.0, torch 2.13.0+cpu, SB3 2.9.2, gymnasium 1.2.2, without the dashboard's pages (include_dashboard=False).
+RAY_NBYTES = {
+    "head": 130_300_000,  # what only the head runs: global control store, autoscaler's monitor, dashboard
+    "node": 109_600_000,  # raylet, dashboard agent, runtime environment agent
+    "log_monitor": 44_500_000,
+    "driver": 387_000_000,  # the training process after a first tiny update, its learner in it
+    "runner": 381_900_000,  # an env runner that has sampled a little
+    "files": 306_800_000,  # mapped libraries of all of them
+}
+CUDA_BUILD_MORE = {"driver": 250_000_000, "runner": 130_000_000, "files": 300_000_000}  # torch 2.14.1 with CUDA 13
+RAY_ERROR = 0.10
+
+
+def ray_figures(run: Run, device: DeviceName, *, measure: bool) -> dict[str, int]:
+    """Return what Ray's services and RLlib's processes hold before they do anything, by role as in `RAY_NBYTES`."""
+    with_cuda = device == "cuda" or not read_versions(("torch",)).get("torch", "+cpu").endswith("+cpu")
+    more = CUDA_BUILD_MORE if with_cuda else {}
+    return {role: nbytes + more.get(role, 0) for role, nbytes in RAY_NBYTES.items()}
 
 
 def shadow_of(run: Run, plan: RllibPlan | None = None) -> Run:
@@ -65,7 +84,7 @@ def shadow_of(run: Run, plan: RllibPlan | None = None) -> Run:
     else:
         hyperparams["buffer_size"] = max(plan.replay_capacity or 1, plan.envs_per_runner)
     return run.replace(
-        backend="sb3", env=env, policy=plan.policy, hyperparams=hyperparams, memory=MemorySpec(), eval=None,
+        backend="sb3", env=env, hyperparams=hyperparams, memory=MemorySpec(), eval=None,
         checkpoint=None, total_timesteps=None,
     )  # fmt: skip
 
@@ -118,16 +137,15 @@ def _outputs(run: Run) -> int:
     return mask_size(action)
 
 
-def _base(name: str, figures: RayFigures, figure: str, why: str, place: Place = Place.HOST) -> Item:
-    nbytes = figures.nbytes[figure]
-    return Item(name, nbytes, place, why, known=figures.known, error=int(figures.error * nbytes))
+def _base(name: str, nbytes: int, why: str, place: Place = Place.HOST) -> Item:
+    return Item(name, nbytes, place, why, known=Known.DEFAULT, error=int(RAY_ERROR * nbytes))
 
 
-def _ray_items(figures: RayFigures) -> Iterator[Item]:
-    yield _base("ray.node services", figures, "node", "raylet, dashboard agent, runtime environment agent")
-    yield _base("ray.log monitor", figures, "log_monitor", "sends what workers print to the driver")
-    yield _base("ray.libraries", figures, "files", "mapped libraries (torch, ray), once per node")
-    yield _base("ray.head services", figures, "head", "global control store, autoscaler's monitor, dashboard")
+def _ray_items(nbytes: Mapping[str, int]) -> Iterator[Item]:
+    yield _base("ray.node services", nbytes["node"], "raylet, dashboard agent, runtime environment agent")
+    yield _base("ray.log monitor", nbytes["log_monitor"], "sends what workers print to the driver")
+    yield _base("ray.libraries", nbytes["files"], "mapped libraries (torch, ray), once per node")
+    yield _base("ray.head services", nbytes["head"], "global control store, autoscaler's monitor, dashboard")
 
 
 def runner_items(run: Run, plan: RllibPlan, evidence: Evidence) -> Iterator[Item]:
@@ -136,7 +154,7 @@ def runner_items(run: Run, plan: RllibPlan, evidence: Evidence) -> Iterator[Item
     envs, fragment = plan.envs_per_runner, plan.rollout_fragment_length
     why = "an env runner: interpreter, torch, ray, gymnasium, RLlib, SB3's networks"
     if plan.runners:  # else the environments are in the driver
-        yield _base("runner.base", evidence.base, "runner", why, Place.WORKER)
+        yield _base("runner.base", evidence.base["runner"], why, Place.WORKER)
         if evidence.net is not None:
             weights = evidence.net.weights - evidence.net.targets
             why = "its copy of the policy, and the one that arrives"
@@ -173,7 +191,8 @@ def _env_items(run: Run, shadow: Run, evidence: Evidence, envs: int) -> Iterator
 
 def _driver_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence) -> Iterator[Item]:
     """Yield what the driver holds on the head: the learner, the batch, the replay buffer, samples that arrive."""
-    base = _base("driver.base", evidence.base, "driver", "the training process: interpreter, torch, ray, RLlib, SB3")
+    why = "the training process: interpreter, torch, ray, RLlib, SB3"
+    base = _base("driver.base", evidence.base["driver"], why)
     unsure = DRIVER_ERROR if plan.replay_capacity is None else REPLAYING_DRIVER_ERROR
     yield replace(base, error=max(base.error, unsure))
     for item in network_items(shadow, evidence):
@@ -182,9 +201,10 @@ def _driver_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence) ->
     if evidence.net is not None:
         weights = evidence.net.weights - evidence.net.targets
         why = "the local runner's copy of the policy"
-        yield Item("driver.weights", MODULES_IN_DRIVER * weights, Place.HOST, why, known=evidence.net.known)
+        yield Item("driver.weights", weights, Place.HOST, why, known=evidence.net.known)
         if plan.runners and weights >= INLINE:
-            yield _weights_in_store(evidence.net)
+            why = "on their way to the runners: those of this update and of the one before"
+            yield _in_store("store.weights", weights, why)
     each, batch = step_nbytes(run, plan), plan.train_batch_size
     arrived = batch if plan.replay_capacity is None else plan.steps_per_round
     if plan.runners and arrived * each // plan.runners >= INLINE:
@@ -202,11 +222,6 @@ def _driver_items(run: Run, plan: RllibPlan, shadow: Run, evidence: Evidence) ->
     why = f"{batch:,} steps x {each:,} B: as one batch, and shuffled"
     copies = BATCH_COPIES + (SHUFFLED_COPIES if plan.num_epochs > 1 else 0)
     yield _data("learner.train batch", int(copies * batch * each), Place.HOST, why, UPDATED)
-
-
-def _weights_in_store(net: NetTrace) -> Item:
-    why = "on their way to the runners: those of this update and of the one before"
-    return _in_store("store.weights", net.weights - net.targets, why)
 
 
 def _in_store(name: str, each: int, why: str) -> Item:

@@ -50,12 +50,10 @@ class Result:
 
     def row(self) -> dict[str, float | int | None]:
         """Return the figures as SB3 would log them; the loop adds those of time and of episodes."""
+        steady = {"time/fps": self.steps_per_s, "rollout/episodes": self.episodes}
         return {
-            "time/fps": self.steps_per_s,
-            "rollout/episodes": self.episodes,
-            "rollout/healthy_runners": self.healthy,
-            **{f"train/{name}": value for name, value in self.train.items()},
-        }
+            **steady, "rollout/healthy_runners": self.healthy, **{f"train/{name}": n for name, n in self.train.items()}
+        }  # fmt: skip
 
     def score(self) -> dict[str, Any]:
         score: dict[str, Any] = {"episodes": self.episodes, "runner_restarts": self.restarts}

@@ -84,7 +84,7 @@ class RllibLearner(Learner):
         cluster = self._task.cluster or "local"
         stack.enter_context(importable_by_workers(cluster))
         stack.enter_context(ray_session(cluster, num_cpus=local_cpus(self._plan), object_store_nbytes=store))
-        refuse_what_cannot_be_placed(self._plan, rooms_of_cluster())
+        refuse_what_cannot_be_placed(self._run, self._plan, rooms_of_cluster())
         self._notices = DeathNotices(self._loop.say)
         stack.callback(self._notices.close)
         self._algorithm = self._built(folder)
@@ -143,7 +143,7 @@ class RllibLearner(Learner):
         config = make_config(self._run, self._plan, self._task.device)
 
         def build() -> Any:
-            with building(folder, self._plan.runner_nbytes):
+            with building(folder, self._run.memory.runner_bytes):
                 return config.build_algo()
 
         try:

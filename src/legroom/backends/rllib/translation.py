@@ -1,69 +1,43 @@
-"""What a run means on RLlib: its own words, or SB3's translated, and every difference of meaning said.
+"""What a run means on RLlib: SB3's settings translated, and every difference of meaning said.
 
-A run whose hyperparameters name any of RLlib's learning settings is RLlib's own, and what it leaves out has RLlib's
-defaults. Any other run is SB3's, with SB3's defaults, translated by the tables of this module. The networks are SB3's
-in both cases (`policy`): that is what a run file describes. Nothing here imports Ray: predicting needs the numbers
-as much as training does.
+A run keeps SB3's names and defaults, and its networks; RLlib's own words in a run file say only where its processes are
+(`PLACEMENT`). Nothing here imports Ray: predicting needs the numbers as much as training does.
 
 Mirrors PPOConfig, DQNConfig and SACConfig of ray 2.60 and the constructors of stable-baselines3 2.9.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.vocabulary import VOCABULARY as SB3
 from legroom.errors import BadInput
-from legroom.model.draft import Vocabulary
-from legroom.model.run import PolicySpec, Run
+from legroom.model.run import Run
 
 RllibAlgo = Literal["PPO", "DQN", "SAC"]
 ALGOS: Mapping[str, RllibAlgo] = {
     "PPO": "PPO", "MaskablePPO": "PPO", "DQN": "DQN", "DoubleDQN": "DQN", "SAC": "SAC",
 }  # fmt: skip
-
-# How many there are of what, and where: a run of SB3's may name these without being RLlib's own.
-PLACEMENT_KEYS = frozenset({
+# How many processes there are, and what each of them has.
+PLACEMENT = frozenset({
     "num_env_runners", "num_envs_per_env_runner", "num_cpus_per_env_runner", "num_learners", "num_gpus_per_learner",
-    "num_cpus_per_learner", "framework", "batch_mode", "evaluation_num_env_runners", "evaluation_interval",
+    "num_cpus_per_learner",
 })  # fmt: skip
-_COMMON = {
-    "train_batch_size", "train_batch_size_per_learner", "rollout_fragment_length", "lr", "gamma", "grad_clip",
-    "grad_clip_by", "fcnet_hiddens",
-}  # fmt: skip
-_OFF_POLICY = {
-    "tau", "n_step", "replay_buffer_config", "training_intensity", "target_network_update_freq",
-    "num_steps_sampled_before_learning_starts",
-}  # fmt: skip
-LEARNING_KEYS: Mapping[RllibAlgo, frozenset[str]] = {
-    "PPO": frozenset(_COMMON | {
-        "minibatch_size", "num_epochs", "num_sgd_iter", "lambda_", "clip_param", "vf_clip_param", "entropy_coeff",
-        "vf_loss_coeff", "use_kl_loss", "kl_coeff", "kl_target",
-    }),
-    "DQN": frozenset(_COMMON | _OFF_POLICY | {
-        "double_q", "dueling", "epsilon", "adam_epsilon", "td_error_loss_fn",
-    }),
-    "SAC": frozenset((_COMMON - {"lr"}) | _OFF_POLICY | {
-        "actor_lr", "critic_lr", "alpha_lr", "initial_alpha", "target_entropy", "twin_q",
-    }),
-}  # fmt: skip
-RLLIB_KEYS = PLACEMENT_KEYS.union(*LEARNING_KEYS.values())
-_SHARED_WITH_SB3 = frozenset({"gamma", "tau", "target_entropy"})  # the same word for the same thing
-
-RLLIB_DEFAULTS: Mapping[RllibAlgo, Mapping[str, Any]] = {
-    "PPO": {"train_batch_size": 4000, "minibatch_size": 128, "num_epochs": 30, "num_env_runners": 2, "lr": 5e-5},
-    "DQN": {"train_batch_size": 32, "capacity": 50_000, "num_env_runners": 0, "n_step": 1},
-    "SAC": {"train_batch_size": 256, "capacity": 1_000_000, "num_env_runners": 0, "n_step": 1},
-}
-DEFAULT_HIDDENS = (256, 256)
+VOCABULARY = replace(
+    SB3,
+    names={name: ("hyperparams", name) for name in PLACEMENT},
+    moved={("hyperparams", "seed"): ("seed",)},
+    hyperparams=PLACEMENT,
+    layers=(),
+    sizes=SB3.sizes | {"num_envs_per_env_runner"},
+    counts={**SB3.counts, "num_env_runners": 0, "num_learners": 0},
+)
 LEAST_ROUND = 32  # env steps collected between two updates from replay: every round is a call to every runner
 
 # Savings that legroom has for SB3's trainings alone.
-SB3_KNOBS = (
-    "rollout", "replay", "micro_batch", "activation_checkpointing", "bf16", "max_bytes",
-)  # fmt: skip
+SB3_KNOBS = ("rollout", "replay", "micro_batch", "activation_checkpointing", "bf16", "max_bytes")
 # SB3's settings that need no word because nothing in RLlib would read them.
 _SILENT = frozenset({"verbose", "tensorboard_log", "stats_window_size", "_init_setup_model", "sde_sample_freq"})
 
@@ -73,7 +47,6 @@ class RllibPlan:
     """A run as RLlib will train it.
 
     Args:
-        native: it is RLlib's own; otherwise SB3's loss, optimizer and defaults are kept as far as RLlib can.
         runners: env runner actors; 0: the environments are in the training process.
         train_batch_size: steps per update of all learners together; off-policy: transitions drawn per update.
         minibatch_size, num_epochs: of PPO; off-policy: the whole batch, once.
@@ -82,11 +55,10 @@ class RllibPlan:
         updates_per_round: off-policy: updates after each such call of all runners.
         settings: arguments of `config.training()`.
         said: every difference of meaning, in sentences.
-        runner_nbytes, learner_nbytes: memory that each actor asks Ray for; None: nobody knows, nothing is asked for.
+        normalize_advantage: of PPO, which RLlib has no setting for.
     """
 
     algo: RllibAlgo
-    native: bool
     masked: bool
     runners: int
     envs_per_runner: int
@@ -97,16 +69,12 @@ class RllibPlan:
     replay_capacity: int | None
     rollout_fragment_length: int
     updates_per_round: int
-    policy: PolicySpec
-    settings: dict[str, Any] = field(default_factory=dict)
-    said: tuple[str, ...] = ()
-    target_kl: float | None = None
+    settings: dict[str, Any]
+    said: tuple[str, ...]
+    cpus_per_runner: float
+    cpus_per_learner: float
+    gpus_per_learner: float
     normalize_advantage: bool = True
-    cpus_per_runner: float = 1
-    cpus_per_learner: float = 1
-    gpus_per_learner: float = 0
-    runner_nbytes: int | None = None
-    learner_nbytes: int | None = None
 
     @property
     def n_envs(self) -> int:
@@ -141,13 +109,12 @@ def rllib_plan(run: Run) -> RllibPlan:
     for key, default in algorithm_of(run).defaults.items():
         if isinstance(default, int | float) and run.hyperparams.get(key, default) is None:
             raise BadInput(f"hyperparams.{key} is null, and RLlib needs a value", path=run.source, hint=f"{default}")
-    native, given = is_native(run), run.hyperparams
+    given = run.hyperparams
     said: list[str] = []
-    runners, envs_per_runner = _runners(run, algo, native, said)
+    runners, envs_per_runner = _runners(run, said)
     if run.env.frame_stack and run.env.frame_stack > 1 and run.algo == "SAC":
         said.append(f"frames are stacked in each environment, {run.env.frame_stack} at a time")
-    make = _native if native else {"PPO": _ppo, "DQN": _dqn, "SAC": _sac}[algo]
-    parts = make(run, runners, envs_per_runner, said)
+    parts = {"PPO": _ppo, "DQN": _dqn, "SAC": _sac}[algo](run, runners, envs_per_runner, said)
     learners = int(given.get("num_learners", 0))
     parts["settings"]["train_batch_size_per_learner"] = -(-parts["train_batch_size"] // max(learners, 1))
     if run.eval is not None:
@@ -155,41 +122,27 @@ def rllib_plan(run: Run) -> RllibPlan:
     knobs = [f"memory.{knob}" for knob in SB3_KNOBS if getattr(run.memory, knob) not in (None, "plain", False)]
     if knobs:
         said.append(f"{', '.join(knobs)} have no effect: they apply to SB3 trainings only")
-    read = (LEARNING_KEYS if native else SB3_KEYS)[algo] | PLACEMENT_KEYS | _SILENT
-    said += [f"{key} has no counterpart on RLlib and is left out" for key in sorted(set(given) - read)]
+    unread = sorted(set(given) - SB3_KEYS[algo] - PLACEMENT - _SILENT)
+    said += [f"{key} has no counterpart on RLlib and is left out" for key in unread]
     return RllibPlan(
         algo=algo,
-        native=native,
         masked=algorithm_of(run).masked,
         runners=runners,
         envs_per_runner=envs_per_runner,
         learners=learners,
-        policy=_policy(run, native, said),
         said=tuple(said),
         cpus_per_runner=given.get("num_cpus_per_env_runner", 1),
         cpus_per_learner=given.get("num_cpus_per_learner", 1),
         gpus_per_learner=given.get("num_gpus_per_learner", 0),
-        runner_nbytes=run.memory.runner_bytes,
-        learner_nbytes=run.memory.learner_bytes,
         **parts,
     )
 
 
-def is_native(run: Run) -> bool:
-    """Return whether the run names any of RLlib's learning settings: what it leaves out has RLlib's defaults then."""
-    return bool((set(run.hyperparams) & RLLIB_KEYS) - PLACEMENT_KEYS - _SHARED_WITH_SB3)
-
-
-# -- where the environments are ---------------------------------------------------------------------------------------
-
-
-def _runners(run: Run, algo: RllibAlgo, native: bool, said: list[str]) -> tuple[int, int]:
+def _runners(run: Run, said: list[str]) -> tuple[int, int]:
     """Return how many runners there are and how many environments each has."""
     env, given = run.env, run.hyperparams
     runners, each = given.get("num_env_runners"), given.get("num_envs_per_env_runner")
     if runners is None and each is None and env.workers == "dummy" and env.envs_per_worker == 1:
-        if native and env.n_envs == 1:
-            return int(RLLIB_DEFAULTS[algo]["num_env_runners"]), 1
         if env.n_envs > 1:
             said.append(
                 f"all {env.n_envs} environments are in one runner, as workers: dummy has them in one process; "
@@ -203,7 +156,7 @@ def _runners(run: Run, algo: RllibAlgo, native: bool, said: list[str]) -> tuple[
         each = -(-env.n_envs // max(int(runners), 1))
     runners, each = int(runners), int(each)
     made = max(runners, 1) * each
-    if made != env.n_envs and (env.n_envs > 1 or not native):
+    if made != env.n_envs:
         said.append(
             f"{max(runners, 1)} {'runners' if runners > 1 else 'runner'} of {each} make {made:,} environments, not "
             f"the {env.n_envs:,} of env.n_envs: every runner has as many as the others"
@@ -211,11 +164,9 @@ def _runners(run: Run, algo: RllibAlgo, native: bool, said: list[str]) -> tuple[
     return runners, each
 
 
-# -- SB3's words ------------------------------------------------------------------------------------------------------
-
 _PPO_KEYS = frozenset({
     "learning_rate", "n_steps", "batch_size", "n_epochs", "gamma", "gae_lambda", "clip_range", "clip_range_vf",
-    "normalize_advantage", "ent_coef", "vf_coef", "max_grad_norm", "target_kl", "use_sde",
+    "normalize_advantage", "ent_coef", "vf_coef", "max_grad_norm", "use_sde",
 })  # fmt: skip
 _OFF_KEYS = frozenset({
     "learning_rate", "buffer_size", "learning_starts", "batch_size", "tau", "gamma", "train_freq", "gradient_steps",
@@ -254,29 +205,22 @@ def _ppo(run: Run, runners: int, envs_per_runner: int, said: list[str]) -> dict[
          "clip_range_vf is left out: RLlib clips the squared error of the value, SB3 its change"),
         (not hyper(run, "normalize_advantage"),
          "normalize_advantage: false is left out: RLlib always standardises advantages, over the rollout"),
-        (run.hyperparams.get("target_kl") is not None,
-         "target_kl: once it is exceeded, the updates left in the iteration are computed and not applied, where SB3 "
-         "does not compute them; what is learned is the same"),
     )  # fmt: skip
     said += [text for holds, text in remarks if holds] + told
     settings = {word: hyper(run, sb3) for word, sb3 in _SAME_IN_PPO.items()} | {
         "lr": _lr(run, hyper(run, "learning_rate")), "clip_param": clip, "grad_clip_by": "global_norm",
         "use_kl_loss": False, "kl_coeff": 0.0, "vf_clip_param": math.inf,  # which SB3's loss does not have
     }  # fmt: skip
-    more = {"target_kl": hyper(run, "target_kl"), "normalize_advantage": bool(hyper(run, "normalize_advantage"))}
-    return _from_rollouts(rollout, minibatch, int(hyper(run, "n_epochs")), n_steps, settings) | more
-
-
-def _from_rollouts(batch: int, minibatch: int, epochs: int, fragment: int, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of a plan that learns from each rollout and forgets it."""
+    epochs = int(hyper(run, "n_epochs"))
     return {
-        "train_batch_size": batch,
+        "train_batch_size": rollout,
         "minibatch_size": minibatch,
         "num_epochs": epochs,
         "replay_capacity": None,
-        "rollout_fragment_length": fragment,
+        "rollout_fragment_length": n_steps,
         "updates_per_round": 0,
         "settings": settings | {"minibatch_size": minibatch, "num_epochs": epochs},
+        "normalize_advantage": bool(hyper(run, "normalize_advantage")),
     }
 
 
@@ -375,17 +319,12 @@ def _off_policy(run: Run, runners: int, envs_per_runner: int, said: list[str]) -
         "training_intensity": updates * batch_size / (fragment * envs_per_runner * (runners + 1)),
     }
     said.append("replay is one buffer of whole episodes in the training process, for any number of environments")
-    return _replaying(batch_size, capacity, max(fragment, n_step), updates, settings)
-
-
-def _replaying(batch: int, capacity: int, fragment: int, updates: int, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of a plan that learns from replay: the whole batch, once."""
     return {
-        "train_batch_size": batch,
-        "minibatch_size": batch,
+        "train_batch_size": batch_size,
+        "minibatch_size": batch_size,
         "num_epochs": 1,
         "replay_capacity": capacity,
-        "rollout_fragment_length": fragment,
+        "rollout_fragment_length": max(fragment, n_step),
         "updates_per_round": updates,
         "settings": settings,
     }
@@ -410,69 +349,3 @@ def _constant(name: str, value: Any, said: list[str]) -> float:
     if value.startswith("lin"):
         said.append(f"{name} stays {start:g}: RLlib has no schedule for it, {value} would end at 0")
     return start
-
-
-# -- RLlib's own words ------------------------------------------------------------------------------------------------
-
-
-def _native(run: Run, runners: int, envs_per_runner: int, said: list[str]) -> dict[str, Any]:
-    algo = ALGOS[run.algo]
-    defaults, given = RLLIB_DEFAULTS[algo], dict(run.hyperparams)
-    learners = max(int(given.get("num_learners", 0)), 1)
-    if "train_batch_size_per_learner" in given:
-        batch = int(given["train_batch_size_per_learner"]) * learners
-    else:
-        batch = int(given.get("train_batch_size", defaults["train_batch_size"]))
-    if "num_sgd_iter" in given:
-        given.setdefault("num_epochs", given["num_sgd_iter"])
-    renamed = {"num_sgd_iter", "train_batch_size", "train_batch_size_per_learner", "rollout_fragment_length"}
-    left_out = renamed | PLACEMENT_KEYS | {"fcnet_hiddens"}
-    settings = {k: v for k, v in given.items() if k in LEARNING_KEYS[algo] - left_out}
-    n_envs, fragment = max(runners, 1) * envs_per_runner, given.get("rollout_fragment_length", "auto")
-    said.append("hyperparams use RLlib's names: missing ones have RLlib's defaults")
-    if algo == "PPO":
-        minibatch = int(given.get("minibatch_size", min(defaults["minibatch_size"], batch)))
-        if minibatch > batch:
-            raise BadInput(
-                f"minibatch_size {minibatch:,} is more than the train batch of {batch:,}",
-                path=run.source,
-                hint="RLlib rejects it; make it smaller",
-            )
-        epochs = int(given.get("num_epochs", defaults["num_epochs"]))
-        fragment = -(-batch // n_envs) if fragment == "auto" else int(fragment)
-        return _from_rollouts(batch, minibatch, epochs, fragment, settings)
-    replay = dict(given.get("replay_buffer_config") or {})
-    capacity = int(replay.get("capacity", defaults["capacity"]))
-    n_step = given.get("n_step", defaults["n_step"])
-    fragment = (n_step if isinstance(n_step, int) else max(n_step)) if fragment == "auto" else int(fragment)
-    intensity, updates = given.get("training_intensity"), 1
-    if intensity:  # RLlib's own formula, with its one runner too many
-        updates = max(round(intensity * fragment * envs_per_runner * (runners + 1) / batch), 1)
-    return _replaying(batch, capacity, fragment, updates, settings)
-
-
-def _policy(run: Run, native: bool, said: list[str]) -> PolicySpec:
-    """Return the networks: SB3's, with RLlib's word for their widths where the run has it."""
-    policy, hiddens = run.policy, run.hyperparams.get("fcnet_hiddens")
-    if hiddens is None and native and "net_arch" not in policy.kwargs and policy.features_extractor is None:
-        hiddens = list(DEFAULT_HIDDENS) if policy.name == "MlpPolicy" else None
-    if hiddens is not None:
-        policy = policy.model_copy(update={"kwargs": policy.kwargs | {"net_arch": list(hiddens)}})
-        said.append(f"networks are SB3's {policy.name} with layers of {list(hiddens)}, actor and critic separate")
-    return policy
-
-
-# RLlib's words beside SB3's: a run may be written in either.
-VOCABULARY = Vocabulary(
-    names={name: ("hyperparams", name) for name in RLLIB_KEYS},
-    moved={("hyperparams", "num_timesteps"): ("total_timesteps",), ("hyperparams", "seed"): ("seed",)},
-    hyperparams=RLLIB_KEYS,
-    sizes=SB3.sizes | {
-        "num_envs_per_env_runner", "train_batch_size", "train_batch_size_per_learner", "minibatch_size", "num_epochs",
-        "num_sgd_iter", "n_step",
-    },
-    counts={**SB3.counts, "num_env_runners": 0, "num_learners": 0, "evaluation_num_env_runners": 0},
-    free=SB3.free | {
-        "rollout_fragment_length", "replay_buffer_config", "batch_mode", "framework", "fcnet_hiddens", "epsilon",
-    },
-)  # fmt: skip

@@ -43,7 +43,7 @@ class Sb3Predictor(base.BackendPredictor):
     unread_memory = staticmethod(rules.unread_memory)
     env_task = staticmethod(stored.env_task)
     look = lazily(f"{ROOM}.bill.tracing:look")
-    footprint = lazily(f"{ROOM}.bill.parts:sb3_footprint")
+    footprint = lazily(f"{ROOM}.bill:sb3_footprint")
 
     def storage(self, run: Run) -> Storage:
         kept = super().storage(run)
@@ -76,7 +76,7 @@ class Sb3Fitter(base.BackendFitter):
     mends = lazily(f"{ROOM}.knobs:MENDS")
     knobs = lazily(f"{ROOM}.knobs:SB3_KNOBS")
     with_free_savings = lazily(f"{ROOM}.knobs:with_free_savings")
-    ways_to_grow = lazily(f"{ROOM}.ladders:ways_to_grow")
+    ways_to_grow = lazily(f"{ROOM}.knobs:ways_to_grow")
     evidence_key = staticmethod(stored.network_key)
     layers: Mapping[str, str] = {"net_arch": "hidden layers"}
     # RLlib's are among them: a run is written for SB3 and trained by RLlib with --backend rllib
@@ -134,7 +134,6 @@ BACKEND = base.Backend(
     in_headings=False,
     script_packages=("stable_baselines3", "sb3_contrib"),
     classes_from=("stable_baselines3", "sb3_contrib", "rl_zoo3", "torch"),
-    pins_read=("stable-baselines3",),
     reader=Sb3Reader(),
     predictor=Sb3Predictor(),
     checker=Sb3Checker(),

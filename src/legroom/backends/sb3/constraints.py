@@ -156,10 +156,4 @@ def refuse_untrainable(run: Run) -> None:
 
 def unread_by_torch(run: Run) -> dict[str, tuple[str, str]]:
     """Return the same for the keys that are XLA's, whichever library trains with torch."""
-    return {
-        "xla_preallocate": (f"memory.xla_preallocate has no effect with backend {run.backend}", ""),
-        "env_chunk": (
-            f"memory.env_chunk has no effect with backend {run.backend}",
-            "workers share their environments by env.envs_per_worker",
-        ),
-    }
+    return {"xla_preallocate": (f"memory.xla_preallocate has no effect with backend {run.backend}", "")}

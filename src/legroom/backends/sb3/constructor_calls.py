@@ -192,7 +192,6 @@ def _algorithm_of(algo_class: Any) -> Algorithm:
 
 
 def _own_class(algo_class: type, algorithm: Algorithm) -> str | None:
-    """Return the name of a user's subclass of an algorithm; None for the algorithm itself."""
     itself = algo_class.__name__ == algorithm.name and algorithm.is_made_in(algo_class.__module__)
     return None if itself else name_object(algo_class)
 
@@ -325,7 +324,6 @@ def _is_object(value: Any) -> bool:
 
 
 def _public_name(value: Any) -> Any:
-    """Return a recorded class of torch by its public name."""
     if isinstance(value, str) and value.startswith(_LAYERS):
         return f"torch.nn.{value.rpartition(':')[2]}"
     return value

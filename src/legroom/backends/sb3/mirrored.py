@@ -15,21 +15,6 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-ROLLOUT = (
-    "RolloutBuffer.reset", "RolloutBuffer.add", "RolloutBuffer.get", "RolloutBuffer._get_samples",
-    "DictRolloutBuffer.add", "DictRolloutBuffer.get", "DictRolloutBuffer._get_samples",
-)  # fmt: skip
-REPLAY = (
-    "BaseBuffer.sample", "ReplayBuffer.__init__", "ReplayBuffer.add", "ReplayBuffer.sample",
-    "ReplayBuffer._get_samples",
-    "DictReplayBuffer.add", "DictReplayBuffer.sample", "DictReplayBuffer._get_samples",
-    "NStepReplayBuffer._get_samples",
-)  # fmt: skip
-MASKABLE = (
-    "MaskableRolloutBuffer.reset", "MaskableRolloutBuffer.add", "MaskableRolloutBuffer.get",
-    "MaskableRolloutBuffer._get_samples", "MaskableDictRolloutBuffer.add", "MaskableDictRolloutBuffer.get",
-    "MaskableDictRolloutBuffer._get_samples",
-)  # fmt: skip
 PINNED = {
     "RolloutBuffer.reset": "6b969cd720dcca0d",
     "RolloutBuffer.add": "3f7dee3b4ddb01e6",
@@ -59,16 +44,23 @@ PINNED = {
     "DQN.train": "13bf405c242ec11b",
     "MaskablePPO.train": "6f75e6fdd0bac554",
 }
-
-
 # A replay buffer with SB3's interface that is no part of SB3: CleanRL's, at fe8d8a0 (2026-11).
-OWN_REPLAY = ("BaseBuffer.sample", "ReplayBuffer.add", "ReplayBuffer.sample", "ReplayBuffer._get_samples")
 OWN_PINNED = {
     "BaseBuffer.sample": "0e0c44a891265e87",
     "ReplayBuffer.add": "d40bf4c871c80c2a",
     "ReplayBuffer.sample": "f9fa36f0837a1635",
     "ReplayBuffer._get_samples": "c2536f62ed85bde5",
 }
+OWN_REPLAY = tuple(OWN_PINNED)
+
+
+def _of(*classes: str) -> tuple[str, ...]:
+    return tuple(name for name in PINNED if name.partition(".")[0] in classes)
+
+
+ROLLOUT = _of("RolloutBuffer", "DictRolloutBuffer")
+REPLAY = _of("BaseBuffer", "ReplayBuffer", "DictReplayBuffer", "NStepReplayBuffer")
+MASKABLE = _of("MaskableRolloutBuffer", "MaskableDictRolloutBuffer")
 
 
 def unknown_code(module: Any, names: tuple[str, ...], pinned: Mapping[str, str] = PINNED) -> str:

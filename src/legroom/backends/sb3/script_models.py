@@ -307,7 +307,6 @@ class ScriptModels(Interpreter):
         draft = Draft(f"{Path(self.path).stem}:{node.lineno}", self.path)
         model = Model(draft, None, node, tuple(loop for loop, _, _ in self.passes))
         self.models.append(model)
-        self.seen += 1
         draft.put(("algo",), algorithm, node.lineno)
         named = _named(algorithm, args, kwargs)
         if isinstance(named.get(OPEN), NotKnown):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.backends.sb3.signatures import SB3_ALGORITHMS
-from legroom.backends.sb3.zoo import SavedZooEntry, ZooFile
+from legroom.backends.sb3.zoo import ZooFile
 from legroom.errors import BadInput
 from legroom.model.draft import Draft, FileKind, only_entry
 from legroom.model.facts import Algorithm
@@ -181,4 +181,4 @@ def _say_what_was_left(data: dict[Any, Any], used: set[Key]) -> None:
         note(f"not used, though they look like sizes: {', '.join(sizes)}")
 
 
-FILE_KINDS: tuple[FileKind, ...] = (SavedZooEntry(), ZooFile(), SectionsFile())
+FILE_KINDS: tuple[FileKind, ...] = (ZooFile(), SectionsFile())

@@ -87,24 +87,6 @@ def trace_run(
         Untraceable: the policy or update cannot be followed; the reason is the message.
     """
     card = card or card_with(None, None)
-    found = _trace(run, device, card, values, validate_args)
-    if BFLOAT16 in found.unmodelled and card.cudnn_bfloat16:
-        other = _trace(run, device, replace(card, cudnn_bfloat16=False), values, validate_args)
-        found = replace(found, otherwise={_WITHOUT_CUDNN: _without_bfloat16(other)})
-    return _without_bfloat16(found)
-
-
-def _without_bfloat16(net: NetTrace) -> NetTrace:
-    """Return a trace without the doubt about convolutions in bfloat16: what else they may be is another trace."""
-    return replace(net, unmodelled={what: size for what, size in net.unmodelled.items() if what != BFLOAT16})
-
-
-_WITHOUT_CUDNN = "bfloat16 convolved without cuDNN, as with TORCH_CUDNN_V8_API_DISABLED=1"
-
-
-def _trace(
-    run: Run, device: Literal["cpu", "cuda"], card: GpuShape, values: Values, validate_args: bool | None
-) -> NetTrace:
     on_cuda = device == "cuda"
     follower = Follower.of_run(card if on_cuda else None, RunReads(values, (*_LIBRARIES, *_MIRRORS)))
     checks = Distribution._validate_args
@@ -361,7 +343,8 @@ class _Tracer:
             rounds=found.rounds,
             phase_starts=tuple((position, _PHASES[name]) for position, name in marks if name in _PHASES),
             assumed=self.reads.assumed,
-            unmodelled=self.requests.doubts,
+            # by which kernels bfloat16 is convolved is known of the card (`GpuShape.cudnn_bfloat16`)
+            unmodelled={what: size for what, size in self.requests.doubts.items() if what != BFLOAT16},
             convolution=self.follower.libraries.convolution,
             convolution_axes=self.follower.libraries.convolution_axes,
             rnn_values=self.follower.libraries.rnn_values,

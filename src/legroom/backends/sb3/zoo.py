@@ -1,4 +1,4 @@
-"""rl-baselines3-zoo hyperparameters: `ppo.yml` with one entry per environment, or the `config.yml` of a saved run.
+"""rl-baselines3-zoo hyperparameters: `ppo.yml` with one entry per environment.
 
 The zoo evaluates the source strings in these files (`policy_kwargs: "dict(net_arch=[64, 64])"`); here they are parsed
 and folded, with names such as `nn.ReLU` left as text. Schedules (`lin_2.5e-4`) stay as they are: what is stored for
@@ -18,8 +18,7 @@ from legroom.reading.interpreter.evaluator import fold_text
 from legroom.reading.interpreter.values import Unfoldable
 from legroom.reading.known_spaces import find_spaces, is_atari
 from legroom.reading.naming import PARTS, did_you_mean
-from legroom.reading.user_files import is_file, read_text
-from legroom.reading.yamls import Key, Lines, parse_yaml
+from legroom.reading.yamls import Key, Lines
 
 # file stem -> algorithm; other stems are tried as the algorithm's own name
 STEMS = {
@@ -43,7 +42,6 @@ SOURCES = frozenset({"policy_kwargs", "normalize", "replay_buffer_kwargs", "roll
 NUMBERS = VOCABULARY.sizes | {"n_envs", "n_timesteps", "gradient_steps", "train_freq"}  # may be written as "10 * 64"
 
 MISSPELT = 0.8  # how alike a name is, by difflib, that is taken for a slip of the pen
-_SIGNS = frozenset({"n_timesteps", "env_wrapper", "noise_type"})  # keys that no other format has
 
 
 class ZooFile(FileKind):
@@ -51,7 +49,6 @@ class ZooFile(FileKind):
 
     name = "zoo"
     spellings = PLACES
-    in_python = True
     by_entry = True
 
     def matches(self, data: dict[Any, Any]) -> bool:
@@ -90,23 +87,6 @@ class ZooFile(FileKind):
             except BadInput as error:
                 problems.append(error)
         return found
-
-
-class SavedZooEntry(FileKind):
-    """One entry by itself, as the zoo saves it beside a trained model."""
-
-    name = "zoo"
-    beside = "args.yml"
-
-    def matches(self, data: dict[Any, Any]) -> bool:
-        named = str(data.get("policy")).endswith("Policy")  # the zoo gives each model its policy
-        return named and bool(_SIGNS & set(data)) and "algo" not in data and not isinstance(data.get("env"), dict)
-
-    def drafts(
-        self, data: dict[Any, Any], lines: Lines, path: str, *, entry: str | None = None, algo: str | None = None,
-        problems: list[BadInput] | None = None,
-    ) -> list[Draft]:  # fmt: skip
-        return [_saved(data, lines, path, algo)]
 
 
 def _is_entry(name: str, value: Any) -> bool:
@@ -160,25 +140,6 @@ def _algorithm(path: str) -> str | None:
     stem = Path(path).stem.lower()
     found = find_algorithm("sb3", STEMS.get(stem, stem))
     return found.name if found else None
-
-
-def _saved(data: dict[Any, Any], lines: Lines, path: str, algo: str | None) -> Draft:
-    """Return the draft of a saved `config.yml`; `args.yml` beside it, or its path, has algorithm and environment."""
-    folder = Path(path).resolve().parent
-    beside: Any = {}
-    if is_file(str(folder / "args.yml")):
-        beside, _ = parse_yaml(read_text(str(folder / "args.yml")), str(folder / "args.yml"))
-    args = beside if isinstance(beside, dict) else {}
-    env_id = args.get("env") if isinstance(args.get("env"), str) else folder.name
-    named = args.get("algo")
-    if not isinstance(named, str):  # logs/<algo>/<env>_<n>/<env>/config.yml
-        named = next((p.name for p in folder.parents if find_algorithm("sb3", STEMS.get(p.name, p.name))), None)
-    if named is not None:
-        algo = algo or STEMS.get(named.lower(), named)
-    known = find_spaces(str(env_id)) is not None or args.get("env") is not None
-    draft = _draft(data, (), lines, path, env_id=str(env_id) if known else "default", algo=algo)
-    draft.name = str(env_id) if known else Path(path).stem
-    return draft
 
 
 def _draft(entry: Any, at: Key, lines: Lines, path: str, *, env_id: str, algo: str | None) -> Draft:

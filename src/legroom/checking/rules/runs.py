@@ -22,7 +22,6 @@ from legroom.model.rule import Found, Key, Subject, SubjectRun
 from legroom.model.verdict import gpu_fits
 from legroom.predicting.constraints import keys_without_effect
 from legroom.units import format_fine_size as size
-from legroom.units import plural
 
 
 @subject_rule("run", "LR001")
@@ -77,46 +76,6 @@ def vram_exceeded(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     if unread is not None and "micro_batch" not in unread and not one.run.memory.micro_batch:
         hint = "memory: {micro_batch: ...} gives the same gradient in pieces; legroom fit finds the size"
     yield Found(message, hint, one.line(*BATCH_SIZE) or one.line("algo"), "error" if certain else "warning")
-
-
-EVERY: Key = ("checkpoint", "every")
-
-
-@run_rule("LR017", needs=(EVERY,))
-def checkpoint_in_iterations(subject: Subject, one: SubjectRun) -> Iterator[Found]:
-    """Checkpoints between iterations, which hold nothing new."""
-    found, checkpoint, total = counts_known(one), one.run.checkpoint, one.run.total_timesteps
-    if not callbacks_are_its_own(subject):
-        return
-    if found is None or checkpoint is None or checkpoint.every is None or not one.gives(*EVERY):
-        return
-    every, samples = checkpoint.every, found.samples
-    if total is not None and every > total and subject.kind == "run":
-        message = f"a checkpoint every {every:,} environment steps, and the run ends after {total:,}"
-        yield Found(message, f"checkpoint.every of at most {total}", one.line(*EVERY), "warning")
-        return
-    if every % samples == 0:
-        return
-    if subject.kind == "run":
-        really = -(-every // samples)
-        when = "every iteration" if really == 1 else f"after {every // samples} or {really} iterations"
-        message = (
-            f"a checkpoint every {every:,} environment steps is not a whole number of iterations of {samples:,}; it is "
-            f"written at the end of the iteration under way: {when}"
-        )
-    elif every < samples:
-        message = (
-            f"a checkpoint every {every:,} environment steps is {samples / every:.3g} per iteration of {samples:,}; "
-            "the weights change only at its end, so several checkpoints hold the same"
-        )
-    else:
-        message = (
-            f"a checkpoint every {every:,} environment steps is every {every / samples:.3g} iterations of {samples:,}: "
-            "it is written in the middle of a rollout, which is lost on a resume"
-        )
-    nearest = max(round(every / samples), 1) * samples
-    whole = plural(nearest // samples, "whole iteration")
-    yield Found(message, f"{nearest:,} environment steps are {whole}", one.line(*EVERY))
 
 
 @run_rule("LR020", needs=(TOTAL,))

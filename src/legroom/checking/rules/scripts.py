@@ -8,71 +8,9 @@ from collections.abc import Iterable, Iterator
 from legroom.checking.rule_helpers import script_rule
 from legroom.checking.script_gpu import cuda_calls, environment_settings, is_straight
 from legroom.model.rule import Found
-from legroom.reading.interpreter.known_values import integer_of
 from legroom.reading.interpreter.scopes import start
-from legroom.reading.interpreter.script import Script, argument, dotted
+from legroom.reading.interpreter.script import Script, dotted
 from legroom.reading.source import walk
-
-
-@script_rule("LR007")
-def handwritten_minibatches(script: Script) -> Iterable[Found]:
-    """`for start in range(0, batch_size, minibatch_size)` with a rest."""
-    for call in script.calls:
-        if script.qualified(call.func) == "range" and len(call.args) == 3:
-            yield from _look_at(script, call)
-
-
-def _look_at(script: Script, call: ast.Call) -> Iterable[Found]:
-    first, stop, step = call.args
-    step_name, stop_name = dotted(step), dotted(stop)
-    if step_name is None or stop_name is None or not _is_minibatch(step_name) or integer_of(script, first) != 0:
-        return
-    batch, size = integer_of(script, stop), integer_of(script, step)
-    if batch is None or size is None or batch <= 0:
-        return
-    line, wanted = _made(script, step)
-    if size < 1:
-        yield Found(
-            f"{batch:,} samples make minibatches of {size}: range() refuses a step of 0",
-            "fewer minibatches than samples", line or call.lineno, severity="error",
-        )  # fmt: skip
-        return
-    count, rest = -(-batch // size), batch % size
-    if rest:
-        odd = "; its advantages cannot be normalised and become NaN" if rest == 1 else ""
-        number = f", {count} minibatches and not {wanted}" if wanted is not None and wanted != count else ""
-        yield Found(
-            f"{batch:,} samples in minibatches of {size:,}: the last has only {rest:,}{number}{odd}",
-            "a number of minibatches that divides num_envs × num_steps", line or call.lineno,
-        )  # fmt: skip
-    elif wanted is not None and wanted != count:
-        yield Found(
-            f"{batch:,} samples in minibatches of {size:,} are {count} minibatches, not {wanted}",
-            "a number of minibatches that divides num_envs × num_steps", line or call.lineno,
-        )  # fmt: skip
-
-
-def _is_minibatch(name: str) -> bool:
-    return any(word in name.lower() for word in ("minibatch", "mini_batch", "mb_size"))
-
-
-def _made(script: Script, step: ast.expr) -> tuple[int | None, int | None]:
-    """Return the line that computes the minibatch's size, and how many minibatches it is meant to make."""
-    value: ast.expr | None = None
-    line = None
-    if isinstance(step, ast.Name):
-        bindings = script.scopes.reaching(step)
-        if len(bindings) == 1:
-            value, line = bindings[0].value, getattr(bindings[0].node, "lineno", None)
-    elif isinstance(step, ast.Attribute):
-        stores = [s for target, s in script.stores_of(step.attr) if dotted(target) == dotted(step)]
-        if len(stores) == 1 and isinstance(stores[0], ast.Assign):
-            value, line = stores[0].value, stores[0].lineno
-    for part in walk(value) if value is not None else ():
-        if isinstance(part, ast.BinOp) and isinstance(part.op, ast.FloorDiv | ast.Div):
-            return line, integer_of(script, part.right)
-    return line, None
-
 
 _EVERYTHING = frozenset({"Exception", "BaseException"})
 
@@ -132,7 +70,6 @@ def _speaks_of_memory(script: Script, node: ast.AST) -> bool:
 
 
 def memory_handlers(script: Script) -> Iterator[tuple[ast.Try, ast.ExceptHandler]]:
-    """Yield the handlers that are there for out of memory."""
     for node in script.nodes:
         if isinstance(node, ast.Try):
             for handler in node.handlers:
@@ -199,30 +136,3 @@ def alloc_conf_too_late(script: Script) -> Iterable[Found]:
         if key in _KEYS and used is not None and start(used) < start(node):
             message = f"{key} is set after torch has used the GPU (line {used.lineno}), so it has no effect"
             yield Found(message, "set it at the top, before the first tensor is on the GPU", node.lineno)
-
-
-MANY = 100_000  # samples that wait: 19 GB of pictures of 224×224×3 as bytes are 124,000
-_PREFETCH = 2  # torch's default, for each worker
-
-
-@script_rule("LR092")
-def loader_ahead(script: Script) -> Iterable[Found]:
-    """A DataLoader that holds very many samples ahead in pinned memory."""
-    for call in script.calls_of("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"):
-        pinned = argument(call, "pin_memory")
-        batch, workers = (
-            integer_of(script, argument(call, "batch_size", 1)),
-            integer_of(script, argument(call, "num_workers")),
-        )
-        factor = argument(call, "prefetch_factor")
-        ahead = _PREFETCH if factor is None else integer_of(script, factor)
-        if not (isinstance(pinned, ast.Constant) and pinned.value is True and batch and workers and ahead):
-            continue
-        waiting = batch * workers * ahead
-        if waiting >= MANY:
-            yield Found(
-                f"{workers} workers × {ahead} batches × {batch:,} samples = {waiting:,} samples wait in memory, and "
-                "pin_memory locks each batch a second time",
-                "smaller prefetch_factor or fewer workers",
-                call.lineno,
-            )

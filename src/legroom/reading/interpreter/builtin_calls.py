@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from legroom.reading.interpreter.effects import MISSING, Effects, is_forgotten
-from legroom.reading.interpreter.evaluator import fold_text
 from legroom.reading.interpreter.values import (
     LONGEST,
     OPEN,
@@ -23,8 +22,6 @@ from legroom.reading.interpreter.values import (
     NotKnown,
     Partial,
     Symbol,
-    Unfoldable,
-    is_plain,
     is_settled,
     made,
     rest_of,
@@ -54,6 +51,10 @@ HARMLESS_BUILTINS = frozenset({
     "classmethod", "super", "getattr", "display", "bytes", "bytearray", "memoryview", "exit", "quit", "ValueError",
     "RuntimeError", "Exception",
 })  # fmt: skip
+# What runs text, or puts something in the place of what is followed.
+LOSING = frozenset({
+    "exec", "eval", "compile", "globals", "unittest.mock.patch", "unittest.mock.patch.object", "importlib.reload",
+})  # fmt: skip
 READING = frozenset({"get", "keys", "values", "items", "copy", "index", "count", "__getitem__", "__contains__"})
 
 
@@ -82,17 +83,7 @@ _ARRANGED: Mapping[str, Callable[..., list[Any]]] = {
     "enumerate": lambda items, start=0: [[number, item] for number, item in enumerate(items, start)],
     "zip": lambda *lists: [list(items) for items in zip(*lists, strict=False)],
     "reversed": lambda items: list(reversed(items)),
-    "itertools.product": lambda *lists: _product(lists),
 }
-
-
-def _product(lists: tuple[list[Any], ...]) -> list[Any]:
-    found: list[list[Any]] = [[]]
-    for each in lists:
-        if len(found) * len(each) > LONGEST // 10:
-            raise Unfoldable("a long product")
-        found = [[*before, one] for before in found for one in each]
-    return found
 
 
 class BuiltinCalls(Effects):
@@ -107,9 +98,6 @@ class BuiltinCalls(Effects):
         raise NotImplementedError
 
     def call_function(self, function: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        raise NotImplementedError
-
-    def beside(self, name: str) -> Module | None:
         raise NotImplementedError
 
     def update(self, owner: dict[Any, Any], entries: Any, node: ast.AST) -> None:
@@ -129,13 +117,11 @@ class BuiltinCalls(Effects):
         self, owner: dict[Any, Any], name: str, args: list[Any], kwargs: dict[str, Any], node: ast.Call
     ) -> Any:
         match name, args:
-            case "get" | "pop" | "setdefault", [str() | int() as key, *default] if not isinstance(key, Symbol):
+            case "get" | "pop", [str() | int() as key, *default] if not isinstance(key, Symbol):
                 missing = default[0] if default else None
                 if rest_of(owner) is not None and key not in owner:
                     missing = self.unknown(node)
                 value = owner.get(key, missing)
-                if name == "setdefault" and key not in owner:
-                    self.set_item(owner, key, value, node)
                 if name == "pop" and key in owner:
                     self.set_item(owner, key, MISSING, node)
                 return value
@@ -143,18 +129,11 @@ class BuiltinCalls(Effects):
                 for entries in (*args[:1], kwargs):
                     self.update(owner, entries, node)
                 return None
-            case "clear", []:
-                for key in list(owner):
-                    self.set_item(owner, key, MISSING, node)
-                return None
             case "copy", _:
                 return made(type(owner)(owner))
             case "items" | "keys" | "values", _ if rest_of(owner) is None:
                 lists = {"items": [made([k, v]) for k, v in owner.items()], "keys": list(owner)}
                 return made(lists.get(name, list(owner.values())))
-            case "__setitem__" | "__delitem__", [key, *value]:
-                self.set_item(owner, key, value[0] if value else MISSING, node)
-                return None
         if name not in READING:
             self.forget(owner, node)
         return NotKnown(node, node.lineno, holds=[owner])
@@ -166,23 +145,15 @@ class BuiltinCalls(Effects):
                 changed.append(item)
             case "extend", [list() as items] if is_settled(items) and len(owner) + len(items) < LONGEST:
                 changed += items
-            case "insert", [int() as at, item]:
-                changed.insert(at, item)
             case "pop", [] | [int()] if is_settled(owner) and -len(owner) <= (args or [-1])[0] < len(owner):
                 result = changed.pop(*args)
-            case "reverse", []:
-                changed.reverse()
-            case "clear", []:
-                changed.clear()
-            case "sort", [] if is_plain(owner) and not kwargs:
-                changed = self.attempt(node, sorted, owner)
             case "copy", []:
                 return made(changed)
             case _:
                 if name not in READING:
                     self.forget(owner, node)
                 return NotKnown(node, node.lineno, holds=[owner])
-        if isinstance(changed, list) and is_settled(owner):
+        if is_settled(owner):
             hold(1)
             self.rewrite(owner, changed)
         else:
@@ -192,15 +163,8 @@ class BuiltinCalls(Effects):
     def builtin(self, symbol: Symbol, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         """Return what a builtin makes; `MISSING` where it is none that is mirrored here."""
         match str(symbol), args:
-            case "exec" | "compile" | "unittest.mock.patch" | "unittest.mock.patch.object" | "importlib.reload", _:
+            case name, _ if name in LOSING:
                 self.lose(node)
-            case "eval", [text, *_]:
-                try:
-                    return fold_text(text if isinstance(text, str) and not isinstance(text, Symbol) else "")
-                except Unfoldable:
-                    self.lose(node)
-            case "globals", []:
-                return self.current.frame.names
             case "vars", [owner]:
                 return self.attributes_of(owner, node)
             case "setattr" | "object.__setattr__", [owner, name, value]:
@@ -208,17 +172,12 @@ class BuiltinCalls(Effects):
                     self.set_attribute(owner, name, value, node)
                 else:
                     self.change_any_attribute(owner, node)
-            case "delattr", [owner, str() as name]:
-                self.set_attribute(owner, name, MISSING, node)
-            case "importlib.import_module" | "__import__", [name, *_]:
-                known = isinstance(name, str) and not isinstance(name, Symbol)
-                return (self.beside(name) or Symbol(name)) if known else self.unknown(node)
+            case "delattr", [owner, *_]:
+                self.change_any_attribute(owner, node)
             case "functools.partial" | "partial", [func, *rest]:
                 return Partial(func, rest, kwargs)
             case "copy.deepcopy" | "deepcopy", [value, *_]:
                 return copied_deeply(value)
-            case "copy.copy", [list() | dict() as value]:
-                return made(type(value)(value) if isinstance(value, dict) else list(value))
             case name, _ if name in _ARRANGED and args and all(isinstance(a, list) and is_settled(a) for a in args[:1]):
                 return self.attempt(node, lambda: made(_ARRANGED[name](*args, **kwargs)))
             case _:
@@ -226,9 +185,8 @@ class BuiltinCalls(Effects):
         return None
 
     def attributes_of(self, owner: Any, node: ast.AST) -> Any:
-        """Return the attributes of an object as a dict."""
         if isinstance(owner, Namespace):
-            return owner.values if owner.frame is None else made(View(owner.fields()))
+            return owner.values if owner.cls is None else made(View(owner.fields()))
         if isinstance(owner, Module):
             return owner.frame.names
         return NotKnown(node, getattr(node, "lineno", None), holds=[owner])
@@ -261,5 +219,4 @@ class BuiltinCalls(Effects):
         return NotKnown(node, node.lineno, holds=list(mutable.values()), maker=maker)
 
     def touched_by(self, value: Any, maker: str, node: ast.Call) -> None:
-        """Take it that code that is not followed has changed an object."""
         self.forget(value, node)

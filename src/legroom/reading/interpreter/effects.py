@@ -11,18 +11,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from legroom.model.draft import NotFollowed
-from legroom.reading.interpreter.evaluator import Evaluator, walked
-from legroom.reading.interpreter.gym_calls import Env
+from legroom.reading.interpreter.evaluator import Evaluator
 from legroom.reading.interpreter.values import OPEN, Names, Namespace, NotKnown, Rest, Symbol, rest_of
 from legroom.reading.reading_budget import pay
 
 MISSING: Any = object()
 WHOLE: Any = object()  # the key of a write of a whole list or dict
-MERGED_FIELDS = ("n_envs", "frame_stack")  # of an environment: not known each by itself
 
 
 class Leaving(Exception):
@@ -100,8 +98,8 @@ class Effects(Evaluator):
     def __init__(self) -> None:
         self.journals: list[WriteJournal] = []
         self.scopes: list[Scope] = []
-        self.ways: list[int] = []  # the depth of calls at which several ways are followed
-        self.depth = 0
+        self.ways: list[int] = []  # the number of functions under way at which several ways are followed
+        self.under_way: list[ast.AST] = []  # functions that are followed
         self.loops: list[int] = []  # until which statement the passes of loops are counted
         self.passes: list[tuple[object, ast.stmt, int | None]] = []  # of the loops under way, where they are known
         self.escaped: set[int] = set()  # functions that code which is not followed may call
@@ -114,7 +112,6 @@ class Effects(Evaluator):
         self._keep(Write(inside, key, inside.get(key, MISSING))).put(value)
 
     def rewrite(self, inside: list[Any] | dict[Any, Any], changed: Any) -> None:
-        """Set all of a list or dict."""
         self._keep(Write(inside, WHOLE, inside.copy())).put(changed)
 
     def _keep(self, write: Write) -> Write:
@@ -138,16 +135,9 @@ class Effects(Evaluator):
                 case Namespace():
                     todo += one.fields().values()
                     for name in list(one.fields()):
-                        self.set_field(one, name, NotKnown(node, line))
+                        self.write(one.values, name, NotKnown(node, line))
                 case NotKnown():
                     todo += one.holds
-
-    def set_field(self, owner: Namespace, name: str, value: Any) -> None:
-        """Set an attribute of an object."""
-        if owner.frame is None:
-            self.write(owner.values, name, value)
-        else:
-            self.write(owner.frame.names, f"self.{name}", value)
 
     def lose(self, node: ast.AST, *because: str) -> None:
         """Note that anything may have changed: no run of the script is understood any more."""
@@ -200,7 +190,7 @@ class Effects(Evaluator):
     def may_have_left(self) -> bool:
         """Whether another way has left the function under way, or goes on beside this one."""
         inside = next((scope for scope in reversed(self.scopes) if scope.ended_by is Returned), None)
-        return (bool(self.ways) and self.ways[-1] == self.depth) or (inside is not None and bool(inside.aside))
+        return (bool(self.ways) and self.ways[-1] == len(self.under_way)) or (inside is not None and bool(inside.aside))
 
     def alternatives(self, ways: Sequence[Callable[[], Any]]) -> tuple[bool, list[Any]]:
         """Follow each way from here, and go on with what those that go on agree on.
@@ -215,7 +205,7 @@ class Effects(Evaluator):
         results: list[Any] = []
         touched: dict[tuple[int, Any], Write] = {}
         last: tuple[Leaving, State] | None = None
-        self.ways.append(self.depth)
+        self.ways.append(len(self.under_way))
         for way in ways:
             with self.journal() as written:
                 left: Leaving | None = None
@@ -273,8 +263,6 @@ class Effects(Evaluator):
         known = [value for value in values if value is not MISSING]
         if len(known) == len(values) and all(same(known[0], one) for one in known[1:]):
             return known[0]
-        if all(isinstance(value, Env) for value in values):
-            return _one_of(known, str(name))
         if name is WHOLE:
             rest = Rest("what depends on values known only when the script runs", holds=known)
             return [rest] if isinstance(known[0], list) else {OPEN: rest}
@@ -283,21 +271,7 @@ class Effects(Evaluator):
 
 
 def is_forgotten(value: Any) -> bool:
-    """Return whether nothing is known of a list or dict."""
     return isinstance(value, list | dict) and len(value) == 1 and rest_of(value) is not None
-
-
-def _one_of(envs: list[Env], name: str) -> Any:
-    """Return an environment that is one of several, where they differ in their number or not at all."""
-    first = envs[0]
-    changes: dict[str, Any] = {
-        each: NotKnown(f"{each} of {name}") for each in MERGED_FIELDS
-        if not all(same(getattr(first, each), getattr(env, each)) for env in envs)
-    }  # fmt: skip
-    changes["normalize"] = next((env.normalize for env in envs if env.normalize), False)  # it takes more
-    compared = [each.name for each in fields(Env) if each.compare and each.name not in (*MERGED_FIELDS, "normalize")]
-    alike = all(getattr(env, each) == getattr(first, each) for env in envs for each in compared)
-    return replace(first, **changes) if alike else NotKnown(name or "an environment")
 
 
 def same(one: Any, other: Any) -> bool:
@@ -306,8 +280,9 @@ def same(one: Any, other: Any) -> bool:
         return True
     if type(one) is not type(other) or isinstance(one, Symbol) != isinstance(other, Symbol):
         return False
+    pay()
     if isinstance(one, list):
-        return len(one) == len(other) and all(map(same, walked(one), other))
+        return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in walked(one).items())
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
     return bool(one == other)

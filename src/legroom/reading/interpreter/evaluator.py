@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import operator
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from legroom.reading.interpreter.file_calls import FileRef, file_attribute, file_call, is_file_call, joined
@@ -31,7 +31,6 @@ from legroom.reading.reading_budget import pay
 from legroom.reading.source import CHARACTERS_PER_STEP
 
 MOST_BITS = 4096  # of a folded integer
-MOST_DIGITS = 1_000
 _TOO_LARGE = f"a number over {MOST_BITS} bits"
 NodeMethod = Callable[[Any, Any], Any]
 
@@ -64,17 +63,12 @@ _COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 }
 
 
-def _rounded(number: Any, digits: Any = None) -> Any:
-    if isinstance(digits, int) and abs(digits) > MOST_DIGITS:
-        raise Unfoldable(_TOO_LARGE)  # Python computes 10 ** digits
-    return round(number, digits)
+def _rounded(number: Any) -> Any:
+    return round(number)  # with a number of digits, Python computes 10 ** digits
 
 
-def _sum(items: list[Any], start: Any = 0) -> Any:
-    lengths = [len(item) for item in items if isinstance(item, list)]
-    if len(lengths) * sum(lengths) > LONGEST:
-        raise Unfoldable(f"more than {LONGEST:,} items")  # every sum of two lists is a new list
-    return sum(items, start)
+def _sum(numbers: list[Any]) -> Any:
+    return sum(map(float, numbers)) if any(isinstance(each, float) for each in numbers) else sum(map(int, numbers))
 
 
 # Builtins of plain data, and those that only arrange their arguments, whatever these are.
@@ -102,7 +96,6 @@ class Evaluator:
         return self.unhandled(node, at) if method is None else method(node, at)
 
     def unhandled(self, node: ast.expr, at: Any) -> Any:
-        """Return what an expression of a kind that is not evaluated is worth."""
         return self.unknown(node)
 
     def pay_for(self, node: ast.AST) -> None:
@@ -137,7 +130,6 @@ class Evaluator:
         return Symbol(f"{owner}.{node.attr}") if isinstance(owner, Symbol) else self.member(owner, node)
 
     def member(self, owner: Any, node: ast.Attribute) -> Any:
-        """Return an attribute of what is no library's object."""
         found = file_attribute(owner, node.attr) if isinstance(owner, FileRef) else None
         return self.unknown(node) if found is None else found
 
@@ -252,7 +244,7 @@ class Evaluator:
     def on_compare(self, node: ast.Compare, at: Any) -> Any:
         values = [self.value(part, at) for part in (node.left, *node.comparators)]
         for op, left, right in zip(node.ops, values, values[1:], strict=False):
-            found = self.attempt(node, lambda op=op, a=left, b=right: _COMPARE[type(op)](_certain(a), _certain(b)))
+            found = self.attempt(node, compared, op, left, right)
             if found is not True:
                 return found
         return True
@@ -281,7 +273,6 @@ class Evaluator:
         return self.item(self.value(node.value, at), self.value(node.slice, at), node)
 
     def item(self, owner: Any, key: Any, node: ast.AST) -> Any:
-        """Return an item of a container."""
         if isinstance(owner, dict) and is_plain(key) and not isinstance(key, list | dict) and key in owner:
             return owner[key]  # whatever else is in it
         return self.attempt(node, lambda: known(owner)[known(key)])
@@ -317,32 +308,20 @@ def binary(function: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
     return made(value)
 
 
-def _certain(value: Any) -> Any:
-    """Return `value` if comparing with it is certain: of lists, every item counts.
+def compared(op: ast.cmpop, left: Any, right: Any) -> bool:
+    """Return how two known values compare: of lists and dicts, only whether a value is among the items or keys.
 
-    All of it is walked, and paid for, before Python compares it.
+    Raises:
+        Unfoldable: only execution could tell.
     """
-    for item in _parts(value):
-        if isinstance(value, list):
-            _certain(item)
-        else:
-            walked(item)
-    return known(value)
-
-
-def walked(value: Any) -> Any:
-    """Return `value`, with a visit to each of its parts paid for: Python's own comparison of it cannot pay."""
-    for part in _parts(value):
-        walked(part)
-    return value
-
-
-def _parts(value: Any) -> Collection[Any]:
-    """Return what is directly inside of a container."""
-    if not isinstance(value, list | dict):
-        return ()
-    pay(len(value) // 8 + 1)
-    return value.values() if isinstance(value, dict) else value
+    items: list[Any] = []
+    if isinstance(right, list | dict) and isinstance(op, ast.In | ast.NotIn):
+        items = list(known(right))
+        pay(len(items) // 8 + 1)
+    for value in (left, *(items or [right])):
+        if isinstance(known(value), list | dict) and not (value is right and not value):
+            raise Unfoldable("a comparison of lists")
+    return _COMPARE[type(op)](left, right)
 
 
 class _Folder(Evaluator):
@@ -374,7 +353,8 @@ def complete(value: Any) -> Any:
     Raises:
         Unfoldable: a part is.
     """
-    for part in _parts(value):
+    pay()
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         complete(part)
     return value if isinstance(value, Symbol) else known(value)
 

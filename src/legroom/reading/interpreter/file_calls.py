@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from legroom.errors import BadInput
-from legroom.model.draft import merged
-from legroom.reading.interpreter.values import Symbol, plain
+from legroom.reading.interpreter.values import Symbol
 from legroom.reading.reading_budget import pay
 from legroom.reading.reading_notes import note
 from legroom.reading.source import CHARACTERS_PER_STEP
@@ -33,26 +32,13 @@ class FileRef:
     path: str
 
 
-class Loaded(dict[Any, Any]):
-    """A mapping whose keys are attributes too, as OmegaConf and its likes make them."""
-
-
-def attributes(data: Any) -> Any:
-    """Return the data with every mapping in it as one whose keys are attributes."""
-    if isinstance(data, dict):
-        return Loaded({key: attributes(value) for key, value in data.items()})
-    return [attributes(value) for value in data] if isinstance(data, list) else data
-
-
 def joined(*parts: Any) -> FileRef | None:
-    """Return the path that the parts make; None where one of them is no path."""
     texts = [path_text(part) for part in parts]
     known = [text for text in texts if text is not None]
     return FileRef(str(Path(*known))) if known and len(known) == len(texts) else None
 
 
 def path_text(value: Any) -> str | None:
-    """Return a path as text; None for what is none."""
     if isinstance(value, FileRef):
         return value.path
     return value if isinstance(value, str) and not isinstance(value, Symbol) else None
@@ -80,28 +66,18 @@ _PATHS: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(
         (
             "os.path.abspath", "os.path.realpath", "os.path.normpath", "os.path.expanduser", "os.fspath", "str",
-            "hydra.utils.to_absolute_path",
         ),
         _text(str),
     ),
 }  # fmt: skip
 _LOADERS = frozenset({
     "yaml.safe_load", "yaml.load", "yaml.full_load", "yaml.unsafe_load", "json.load", "json.loads", "toml.load",
-    "tomllib.load", "tomllib.loads", "tomli.load", "omegaconf.OmegaConf.load",
+    "tomllib.load", "tomllib.loads", "tomli.load",
 })  # fmt: skip
-_ATTRIBUTE_DICTS = frozenset({
-    "omegaconf.OmegaConf.create", "omegaconf.DictConfig", "easydict.EasyDict", "box.Box", "munch.Munch",
-    "munch.munchify", "munch.DefaultMunch", "dotmap.DotMap", "ml_collections.ConfigDict", "addict.Dict",
-})  # fmt: skip
-_SAME = frozenset({"omegaconf.OmegaConf.to_container", "omegaconf.OmegaConf.to_object", "omegaconf.OmegaConf.resolve"})
 
 
 def is_file_call(name: str) -> bool:
-    """Return whether a function of that qualified name has to do with files of settings."""
-    return name in _PATHS or name in _LOADERS or name in _ATTRIBUTE_DICTS or name in _SAME or name in _MERGING
-
-
-_MERGING = frozenset({"omegaconf.OmegaConf.merge", "omegaconf.OmegaConf.from_cli"})
+    return name in _PATHS or name in _LOADERS
 
 
 def file_call(name: str, args: list[Any], kwargs: dict[str, Any], script: str | None) -> Any:
@@ -111,16 +87,7 @@ def file_call(name: str, args: list[Any], kwargs: dict[str, Any], script: str | 
         return None if plainly else _PATHS[name](*(args or [kwargs.get("file")]))
     if name in _LOADERS and args and script is not None:
         text = path_text(args[0])
-        return None if text is None else load(text, script, with_attributes=name.startswith("omegaconf"))
-    if name in _ATTRIBUTE_DICTS and all(isinstance(arg, dict) for arg in args):
-        return attributes({**(args[0] if args else {}), **kwargs})
-    if name in _SAME and args:
-        return args[0] if isinstance(args[0], dict) else None
-    if name in _MERGING and all(isinstance(arg, dict) for arg in args):
-        whole: Any = {}
-        for arg in args:
-            whole = merged(whole, arg)
-        return attributes(whole)
+        return None if text is None else load(text, script)
     return None
 
 
@@ -144,14 +111,13 @@ def file_attribute(owner: FileRef, name: str) -> Any:
     return [FileRef(str(parent)) for parent in path.parents] if name == "parents" else known.get(name)
 
 
-def load(text: str, script: str, *, with_attributes: bool = False) -> Any:
+def load(text: str, script: str) -> Any:
     """Return the data of the settings file that a path in a script means; None where there is none to be read."""
     file = _beside(text, script)
     if file is None:
         note(f"not read, as there is no such file: {text}, which {Path(script).name} loads")
         return None
-    from legroom.reading.composing import composed  # most scripts load nothing
-    from legroom.reading.yamls import parse_yaml
+    from legroom.reading.yamls import parse_yaml  # most scripts load nothing
 
     try:
         content = read_text(str(file))
@@ -163,18 +129,7 @@ def load(text: str, script: str, *, with_attributes: bool = False) -> Any:
     if not isinstance(data, dict):
         return data
     note(f"also read: {file}, which {Path(script).name} loads")
-    data = plain(composed(data, str(file)))
-    return attributes(data) if with_attributes else data
-
-
-def hydra_config(keywords: Mapping[str, Any], script: str) -> Any:
-    """Return the configuration that `@hydra.main(config_path=..., config_name=...)` gives a function."""
-    name = keywords.get("config_name")
-    where = keywords.get("config_path")
-    if not isinstance(name, str) or not isinstance(where, str | None):
-        return None
-    file = name if name.endswith((".yaml", ".yml")) else f"{name}.yaml"
-    return load(str(Path(script).absolute().parent / (where or "") / file), script, with_attributes=True)
+    return data
 
 
 def _beside(text: str, script: str) -> Path | None:

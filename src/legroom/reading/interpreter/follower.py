@@ -25,9 +25,9 @@ from legroom.errors import BadInput
 from legroom.model.draft import merged
 from legroom.reading.constants import argument_default
 from legroom.reading.interpreter.builtin_calls import DECIDING, BuiltinCalls, View, is_harmless_call
-from legroom.reading.interpreter.effects import MISSING, Broken, Continued, Leaving, Raised, Returned, same
+from legroom.reading.interpreter.effects import MISSING, Broken, Continued, Leaving, Raised, Returned
 from legroom.reading.interpreter.evaluator import OPERATORS, binary
-from legroom.reading.interpreter.file_calls import FileRef, Loaded, file_method, hydra_config
+from legroom.reading.interpreter.file_calls import FileRef, file_method
 from legroom.reading.interpreter.gym_calls import ENV_CALLS, Env, is_foreign, is_space, wrapped_by_library
 from legroom.reading.interpreter.scopes import imported_module, is_main_guard
 from legroom.reading.interpreter.script import dotted
@@ -58,7 +58,7 @@ from legroom.reading.user_files import read_text
 DEEPEST_CALL = 12
 MOST_CALLS = 5_000  # of functions of the script, in all
 MOST_MODULES = 40
-MOST_IDLE = 2  # passes of a loop in a row after which nothing more is known than before
+MOST_PASSES = 64  # of a loop that are followed one by one
 MOST_LOOPED = 2_000  # statements that the passes of a loop are followed for, one by one
 MOST_STATEMENTS = 10_000  # followed in all, those of loops and functions each time
 MOST_ROUNDS = 20  # of a loop whose passes are not counted, until nothing more becomes unknown
@@ -86,7 +86,6 @@ class Interpreter(BuiltinCalls):
         self.loaded: list[tuple[dict[Any, Any], int]] = []  # settings from files, and the lines that load them
         self.supers: list[Super | None] = []  # of the functions under way
         self.calls = 0
-        self.seen = 0  # calls that a backend has written down
         self.followed = 0  # statements so far
         self.current = Module("__main__", Frame())
 
@@ -328,44 +327,19 @@ class Interpreter(BuiltinCalls):
                     write.put(write.old)
 
     def do_match(self, node: ast.Match, frame: Frame) -> None:
-        subject, open_ways = self.value(node.subject, frame), list[Callable[[], None]]()
-        for case in node.cases:
-            found = None if case.guard is not None else self.matches(case.pattern, subject, frame)
-            if found is False:
-                continue
-            open_ways.append(partial(self.follow_case, case, subject, frame))
-            if found:
-                break
-        else:
-            open_ways.append(lambda: None)
-        if len(open_ways) == 1:
-            open_ways[0]()
-        else:
-            self.alternatives(open_ways)
+        """Follow each case as one that may be taken; what a pattern binds is not known."""
+        subject = self.value(node.subject, frame)
 
-    def matches(self, pattern: ast.pattern, subject: Any, frame: Frame) -> bool | None:
-        """Return whether the subject matches a pattern; None where that is not known."""
-        match pattern:
-            case ast.MatchAs(pattern=None):
-                return True
-            case ast.MatchOr():
-                found = [self.matches(each, subject, frame) for each in pattern.patterns]
-                return True if True in found else None if None in found else False
-            case ast.MatchValue() | ast.MatchSingleton():
-                value = self.value(pattern.value, frame) if isinstance(pattern, ast.MatchValue) else pattern.value
-                return bool(subject == value) if is_plain(value) and is_plain(subject) else None
-        return None
+        def case(each: ast.match_case) -> None:
+            for part in walk(each.pattern):
+                name = getattr(part, "name", None) or getattr(part, "rest", None)
+                if isinstance(name, str):
+                    self.set_name(name, NotKnown(name, each.body[0].lineno, holds=[subject]), frame)
+            if each.guard is not None:
+                self.value(each.guard, frame)
+            self.block(each.body, frame)
 
-    def follow_case(self, case: ast.match_case, subject: Any, frame: Frame) -> None:
-        for part in walk(case.pattern):
-            name = getattr(part, "name", None) or getattr(part, "rest", None)
-            if isinstance(name, str):
-                whole = part is case.pattern and isinstance(part, ast.MatchAs) and part.pattern is None
-                value = subject if whole else NotKnown(name, case.body[0].lineno, holds=[subject])
-                self.set_name(name, value, frame)
-        if case.guard is not None:
-            self.value(case.guard, frame)
-        self.block(case.body, frame)
+        self.alternatives([*(partial(case, each) for each in node.cases), lambda: None])
 
     def do_for(self, node: ast.For | ast.AsyncFor, frame: Frame) -> None:
         items = self.value(node.iter, frame)
@@ -414,24 +388,21 @@ class Interpreter(BuiltinCalls):
             self.alternatives([partial(self.block, node.orelse, frame), lambda: None])
 
     def counted_passes(self, node: Any, frame: Frame, values: list[Any] | None, one_pass: Callable[..., None]) -> bool:
-        """Follow the passes that are certain; return whether there are no others."""
-        passes, idle = iter(values or ()), 0
-        while self.followed < self.loops[-1] and idle < MOST_IDLE:
-            value, seen = None, self.seen
-            if not isinstance(node, ast.While) and (value := next(passes, MISSING)) is MISSING:
-                return values is not None
-            with self.journal() as written:
-                if isinstance(node, ast.While):
-                    test = self.value(node.test, frame)
-                    if not is_settled(test):
-                        return False
-                    if not test:
-                        return True
-                one_pass(value)
-            # a pass that tells nothing new: the others are followed as one of which nothing is known
-            own = {part.id for part in walk(node.target) if isinstance(part, ast.Name)} if value is not None else set()
-            told = (w for w in written.values() if w.key not in own and not same(w.read(), w.old))
-            idle = idle + 1 if seen == self.seen and all(isinstance(w.read(), NotKnown) for w in told) else 0
+        """Follow the passes that are certain and few; return whether there are no others."""
+        for number in range(MOST_PASSES + 1):
+            if isinstance(node, ast.While):
+                test = self.value(node.test, frame)
+                if not is_settled(test):
+                    return False
+                if not test:
+                    return True
+            elif values is None or len(values) > MOST_PASSES:
+                return False
+            elif number == len(values):
+                return True
+            if number == MOST_PASSES or self.followed >= self.loops[-1]:
+                return False
+            one_pass(None if values is None else values[number])
         return False
 
     def do_with(self, node: ast.With | ast.AsyncWith, frame: Frame) -> None:
@@ -494,8 +465,6 @@ class Interpreter(BuiltinCalls):
         match target:
             case ast.Name():
                 self.set_name(target.id, value, frame)
-            case ast.Attribute(value=ast.Name(id="self")) if not isinstance(frame.find("self"), Namespace):
-                self.write(frame.owner().names, f"self.{target.attr}", value)
             case ast.Attribute():
                 self.set_attribute(self.value(target.value, frame), target.attr, value, target)
             case ast.Starred():
@@ -507,15 +476,10 @@ class Interpreter(BuiltinCalls):
                 self.set_item(self.value(target.value, frame), self.value(target.slice, frame), value, target)
 
     def parts(self, target: ast.Tuple | ast.List, value: Any) -> list[Any]:
-        """Return what each of several targets gets of a value."""
-        count, starred = len(target.elts), [isinstance(each, ast.Starred) for each in target.elts]
-        if not isinstance(value, list) or not is_settled(value) or len(value) < count - sum(starred):
-            return [NotKnown(target, target.lineno, holds=[value]) for _ in range(count)]
-        if True not in starred:
-            same_number = len(value) == count
-            return value if same_number else [NotKnown(target, target.lineno, holds=[value])] * count
-        at, after = starred.index(True), count - starred.index(True) - 1
-        return [*value[:at], value[at : len(value) - after], *value[len(value) - after :]]
+        starred = any(isinstance(each, ast.Starred) for each in target.elts)
+        if isinstance(value, list) and is_settled(value) and len(value) == len(target.elts) and not starred:
+            return value
+        return [NotKnown(target, target.lineno, holds=[value]) for _ in target.elts]
 
     def set_attribute(self, owner: Any, name: str, value: Any, node: ast.AST) -> None:
         """Set an attribute of whatever has some; of a library that runs are made with, anything may be different then.
@@ -525,13 +489,11 @@ class Interpreter(BuiltinCalls):
         """
         match owner:
             case Namespace():
-                self.set_field(owner, name, value)
+                self.write(owner.values, name, value)
             case Module():
                 self.write(owner.frame.names, name, value)
             case Class() if owner.method(name) is None and not name.startswith("__"):
                 self.write(owner.inside.names, name, value)
-            case Loaded():
-                self.write(owner, name, value)
             case NotKnown():
                 self.forget(owner, node)
             case Class() | Super():
@@ -571,12 +533,8 @@ class Interpreter(BuiltinCalls):
         return found if here is None else str(Path(here).absolute())
 
     def on_attribute(self, node: ast.Attribute, at: Frame) -> Any:
-        if isinstance(node.value, ast.Name) and node.value.id == "self":
-            found = at.find(f"self.{node.attr}")
-            if not isinstance(found, Symbol):
-                return found
         found = super().on_attribute(node, at)
-        # an attribute of the object that was not set so far is no name of a library
+        # `self` of no object that is followed is no name of a library
         return self.unknown(node) if isinstance(found, Symbol) and found.startswith("self.") else found
 
     def member(self, owner: Any, node: ast.Attribute) -> Any:
@@ -591,8 +549,6 @@ class Interpreter(BuiltinCalls):
                 return fields.get(node.attr, self.unknown(node)) if known else Bound(owner, node.attr)
             case Class() if owner.method(node.attr) is None:
                 return owner.fields().get(node.attr, self.unknown(node))
-            case Loaded() if node.attr in owner:
-                return owner[node.attr]
             case FileRef():
                 found = super().member(owner, node)
                 return Bound(owner, node.attr) if isinstance(found, NotKnown) else found
@@ -643,36 +599,28 @@ class Interpreter(BuiltinCalls):
         inner = Frame(at, inner=True)
         elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
 
-        def take() -> None:
-            found.append([self.value(each, inner) for each in elements])
-
-        if not self.comprehend(node.generators, take, inner):
-            for each in elements:  # for what they change
-                self.alternatives([partial(self.value, each, inner), lambda: None])
-            return self.unknown(node)
+        items = self.value(node.generators[0].iter, at)
+        if len(node.generators) > 1 or not isinstance(items, list | dict) or not is_settled(items):
+            return self.unknown_comprehension(node, elements, items, inner)
+        for item in list(items):
+            self.bind(node.generators[0].target, item, inner)
+            tests = [self.value(test, inner) for test in node.generators[0].ifs]
+            if not all(is_settled(test) for test in tests):
+                return self.unknown_comprehension(node, elements, items, inner)
+            if all(tests):
+                found.append([self.value(each, inner) for each in elements])
         if isinstance(node, ast.DictComp):
             keys = all(isinstance(key, str | int | float | None) for key, _ in found)
             return self.attempt(node, lambda: made(dict(found))) if keys else self.unknown(node)
         return self.attempt(node, lambda: made([one for (one,) in found]))
 
-    def comprehend(self, parts: list[ast.comprehension], take: Callable[[], None], inner: Frame) -> bool:
-        """Take every element of a comprehension; return whether that could be done."""
-        if not parts:
-            take()
-            return True
-        part, *rest = parts
-        items = self.value(part.iter, inner)
-        if not isinstance(items, list | dict) or not is_settled(items):
+    def unknown_comprehension(self, node: Any, elements: list[ast.expr], items: Any, inner: Frame) -> NotKnown:
+        """Follow what the elements change, however often that is."""
+        for part in node.generators:
             self.bind(part.target, NotKnown(part.iter, part.iter.lineno, holds=[items]), inner)
-            return False
-        for item in list(items):
-            self.bind(part.target, item, inner)
-            tests = [self.value(test, inner) for test in part.ifs]
-            if not all(is_settled(test) for test in tests):
-                return False
-            if all(tests) and not self.comprehend(rest, take, inner):
-                return False
-        return True
+        for each in elements:
+            self.alternatives([partial(self.value, each, inner), lambda: None])
+        return self.unknown(node)
 
     on_generatorexp = on_setcomp = on_dictcomp = on_listcomp
 
@@ -705,19 +653,13 @@ class Interpreter(BuiltinCalls):
                 return self.object_method(func, "__call__", args, kwargs)
         return self.foreign(func.maker if isinstance(func, NotKnown) else "", args, kwargs, node)
 
-    def call_function(
-        self, function: Function, args: list[Any], kwargs: dict[str, Any], inside: Frame | None = None
-    ) -> Any:
-        """Follow a function, method or lambda of the script and return what it returns.
-
-        Args:
-            inside: the frame of the object whose method it is.
-        """
+    def call_function(self, function: Function, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Follow a function, method or lambda of the script and return what it returns; a call of itself is not."""
         self.visited.add(id(function.node))
         self.calls += 1
-        if self.depth >= DEEPEST_CALL or self.calls > MOST_CALLS:
+        if len(self.under_way) >= DEEPEST_CALL or self.calls > MOST_CALLS or function.node in self.under_way:
             return self.too_deep(function, args, kwargs)
-        return self.run_body(function, args, kwargs, Frame(inside or function.frame))
+        return self.run_body(function, args, kwargs, Frame(function.frame))
 
     def too_deep(self, function: Function, args: list[Any], kwargs: dict[str, Any]) -> NotKnown:
         """Return the result of a call that is not followed any more, which may have changed anything."""
@@ -729,7 +671,7 @@ class Interpreter(BuiltinCalls):
     def run_body(self, function: Function, args: list[Any], kwargs: dict[str, Any], frame: Frame) -> Any:
         """Follow a function's body in `frame`, with the arguments bound to its parameters."""
         before, self.current = self.current, function.module
-        self.depth += 1
+        self.under_way.append(function.node)
         of_object = function.cls is not None and bool(args) and isinstance(args[0], Namespace)
         self.supers.append(Super(function.cls, args[0]) if of_object and function.cls is not None else None)
         try:
@@ -741,7 +683,7 @@ class Interpreter(BuiltinCalls):
                     self.block(function.node.body, frame)
                     values.append(None)
         finally:
-            self.depth -= 1
+            self.under_way.pop()
             self.current = before
             self.supers.pop()
         if _is_generator(function.node):
@@ -754,8 +696,6 @@ class Interpreter(BuiltinCalls):
         defaults: list[ast.expr | None] = [None] * (len(positional) - len(spec.defaults)) + list(spec.defaults)
         pairs = [*zip(positional, defaults, strict=True), *zip(spec.kwonlyargs, spec.kw_defaults, strict=True)]
         rest = dict(kwargs)
-        if not args and positional:
-            rest |= self.composed_settings(function, positional[0].arg)
         for i, (arg, default) in enumerate(pairs):
             if i < len(args) and i < len(positional):
                 frame.names[arg.arg] = args[i]
@@ -778,18 +718,6 @@ class Interpreter(BuiltinCalls):
         """Return what a parameter is that nobody gives and that has no default."""
         return NotKnown(f"the argument {arg.arg}", arg.lineno)
 
-    def composed_settings(self, function: Function, parameter: str) -> dict[str, Any]:
-        """Return what `@hydra.main(config_path=..., config_name=...)` gives the parameter of a function."""
-        here = self.file()
-        for each in getattr(function.node, "decorator_list", ()):
-            if isinstance(each, ast.Call) and self.value(each.func, function.frame) == "hydra.main" and here:
-                args, kwargs = self.arguments(each, function.frame)
-                given = dict(zip(("config_path", "config_name"), args, strict=False)) | kwargs
-                found = hydra_config(given, here)
-                self.see(found, each)
-                return {} if found is None else {parameter: found}
-        return {}
-
     def object_method(self, owner: Namespace | Class, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Follow a method of an object or class of the script; what it sets on the object stays."""
         function = owner.method(name)
@@ -798,8 +726,7 @@ class Interpreter(BuiltinCalls):
         kinds = {last_name(each.func if isinstance(each, ast.Call) else each) for each in decorators}
         cls = owner if isinstance(owner, Class) else owner.cls
         first = [] if "staticmethod" in kinds else [cls] if "classmethod" in kinds else [owner]
-        inside = owner.frame if isinstance(owner, Namespace) else None
-        return self.call_function(function, [*first, *args], kwargs, inside)
+        return self.call_function(function, [*first, *args], kwargs)
 
     def method(self, bound: Bound, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         """Return the result of a method of plain data, of a parser, of a file or of an object of the script."""
@@ -839,7 +766,7 @@ class Interpreter(BuiltinCalls):
         for base in owner.cls.bases:
             function = base.method(name) if isinstance(base, Class) else None
             if function is not None and isinstance(owner.itself, Namespace):
-                return self.call_function(function, [owner.itself, *args], kwargs, owner.itself.frame)
+                return self.call_function(function, [owner.itself, *args], kwargs)
         return self.foreign("super", args, kwargs, node)
 
     def library_call(self, symbol: Symbol, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
@@ -884,17 +811,15 @@ class Interpreter(BuiltinCalls):
     # -- classes -------------------------------------------------------------------------------------------------------
 
     def super_of(self, node: ast.Call) -> Any:
-        """Return `super()` in the method under way."""
         found = self.supers[-1] if self.supers else None
         return self.foreign("super", [], {}, node) if found is None else found
 
     def instance(self, cls: Class, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any:
         """Return an instance of a class of the script: an environment, a wrapper, settings, or not known."""
-        frame = Frame(cls.frame, of_object=True)
         init = cls.method("__init__")
-        itself = self.objects[id(cls.node)] = Namespace({}, cls, frame)
+        itself = self.objects[id(cls.node)] = Namespace({}, cls)
         if init is not None:
-            self.call_function(init, [itself, *args], kwargs, frame)
+            self.call_function(init, [itself, *args], kwargs)
         observation, action = (_space(itself, name) for name in ("observation_space", "action_space"))
         inner = args[0] if args and isinstance(args[0], Env) else kwargs.get("env")
         if isinstance(inner, Env):
@@ -910,7 +835,7 @@ class Interpreter(BuiltinCalls):
         if init is None:  # a dataclass or the like: fields by name or in their order
             given = dict(zip(cls.fields() if args else (), args, strict=False)) | kwargs
             for name, value in given.items() if OPEN not in given else ():
-                self.set_field(itself, name, value)
+                self.write(itself.values, name, value)
             if OPEN in given:
                 self.forget(itself, node)
             if cls.method("__post_init__") is not None:
@@ -955,13 +880,11 @@ def _numbers(bounds: list[int]) -> list[int]:
 
 
 def _space(itself: Namespace, name: str) -> dict[str, Any] | None:
-    """Return the space that `self.name`, or the class's own `name`, is."""
     space = itself.fields().get(name)
     return space if is_space(space) else None
 
 
 def _is_generator(node: Any) -> bool:
-    """Return whether a function makes a generator."""
     todo = [] if isinstance(node, ast.Lambda) else list(node.body)
     while todo:
         one = todo.pop()

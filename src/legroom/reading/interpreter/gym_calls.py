@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import UnionType
-from typing import Any, Protocol
+from typing import Any
 
 from legroom.reading.interpreter.values import (
     Bound,
@@ -52,18 +52,12 @@ class Env:
     classes: tuple[Class, ...] = field(default=(), compare=False, repr=False)
 
 
-class Caller(Protocol):
-    """Who follows the script: calls its functions and classes; knows what `gym.register` gave an id, and with what."""
-
-    registered: dict[str, tuple[Any, dict[str, Any]]]
-
-    def apply(self, func: Any, args: list[Any], kwargs: dict[str, Any], node: ast.Call) -> Any: ...
+# Called with the one who follows the script, which calls its functions and classes and knows what `gym.register` gave
+# an id, with the arguments by position, and those by name.
+Call = Callable[[Any, list[Any], dict[str, Any]], Any]
 
 
-Call = Callable[[Caller, list[Any], dict[str, Any]], Any]
-
-
-def one_env(caller: Caller, source: Any, env_kwargs: Any = None) -> Env | None:
+def one_env(caller: Any, source: Any, env_kwargs: Any = None) -> Env | None:
     """Return the environment that an id, a class or a function without arguments makes."""
     options = {str(k): v for k, v in env_kwargs.items()} if isinstance(env_kwargs, dict) else {}
     if isinstance(source, Symbol):
@@ -82,27 +76,27 @@ def one_env(caller: Caller, source: Any, env_kwargs: Any = None) -> Env | None:
     return Env() if isinstance(source, NotKnown | Bound) else None
 
 
-def called(caller: Caller, function: Function | Class | Partial, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def called(caller: Any, function: Function | Class | Partial, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """Return what a function or class of the script makes, where a library calls it."""
     line = getattr(getattr(function, "node", None), "lineno", 0)
     call = ast.Call(ast.Name("env"), [], [], lineno=line, col_offset=0)
     return caller.apply(function, args, kwargs, call)
 
 
-def _make(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
+def _make(caller: Any, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
     name = args[0] if args else kwargs.pop("id", None)
     own = {k: v for k, v in kwargs.items() if k not in ("render_mode", "disable_env_checker", "**")}
     return one_env(caller, name, own) if isinstance(name, str) else None
 
 
-def _register(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> NotKnown:
+def _register(caller: Any, args: list[Any], kwargs: dict[str, Any]) -> NotKnown:
     given = dict(zip(("id", "entry_point"), args, strict=False)) | kwargs
     if isinstance(given.get("entry_point"), str | Class | Function):
         caller.registered[str(given.get("id"))] = given["entry_point"], given.get("kwargs") or {}
     return NotKnown("register")
 
 
-def _make_vec(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
+def _make_vec(caller: Any, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
     env = one_env(caller, args[0] if args else kwargs.get("id"), kwargs.get("env_kwargs"))
     count = args[1] if len(args) > 1 else kwargs.get("num_envs", 1)
     return None if env is None else replace(env, n_envs=count, origin=object())
@@ -112,7 +106,7 @@ def is_space(value: Any) -> bool:
     return isinstance(value, dict) and value.get("type") in ("box", "discrete", "multidiscrete", "multibinary", "dict")
 
 
-def _box(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _box(caller: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     named = dict(zip(("low", "high", "shape", "dtype"), args, strict=False)) | kwargs
     shape, dtype = named.get("shape"), named.get("dtype", "float32")
     if shape is None:  # then the bounds are arrays
@@ -138,7 +132,7 @@ def _box(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
 def _counted(kind: str, name: str, of: type | UnionType) -> Call:
     """Return what makes a space that whole numbers describe."""
 
-    def space(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def space(caller: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         given = args[0] if args else kwargs.get(name)
         whole = all(isinstance(each, int) for each in (given if isinstance(given, list) else [given]))
         return {"type": kind, name: given} if isinstance(given, of) and whole else None
@@ -146,14 +140,14 @@ def _counted(kind: str, name: str, of: type | UnionType) -> Call:
     return space
 
 
-def _dict_space(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _dict_space(caller: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     parts = args[0] if args and isinstance(args[0], dict) else kwargs.get("spaces", kwargs)
     if not isinstance(parts, dict) or not parts or not all(is_space(space) for space in parts.values()):
         return None
     return {"type": "dict", "spaces": {str(name): space for name, space in parts.items()}}
 
 
-def _make_vec_env(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
+def _make_vec_env(caller: Any, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
     """make_vec_env, whose first argument may be an id, a class or a function."""
     env = one_env(caller, args[0] if args else kwargs.get("env_id"), kwargs.get("env_kwargs"))
     if env is None:
@@ -175,13 +169,13 @@ def _make_vec_env(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> En
     return env
 
 
-def _make_atari_env(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
+def _make_atari_env(caller: Any, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
     wrapper = Symbol("stable_baselines3.common.atari_wrappers.AtariWrapper")
     return _make_vec_env(caller, args, {**kwargs, "wrapper_class": wrapper})
 
 
 def _from_list(workers: str) -> Call:
-    def make(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
+    def make(caller: Any, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
         makers = args[0] if args else kwargs.get("env_fns")
         start = args[1] if len(args) > 1 else kwargs.get("start_method")
         method = start if isinstance(start, str) and workers == "subproc" else None
@@ -196,13 +190,13 @@ def _from_list(workers: str) -> Call:
     return make
 
 
-def _frame_stack(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
+def _frame_stack(caller: Any, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
     env = args[0] if args else kwargs.get("venv")
     count = args[1] if len(args) > 1 else kwargs.get("n_stack")
     return replace(env, frame_stack=count) if isinstance(env, Env) else None
 
 
-def _normalize(caller: Caller, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
+def _normalize(caller: Any, args: list[Any], kwargs: dict[str, Any]) -> Env | None:
     env = args[0] if args else kwargs.get("venv")
     own = {k: v for k, v in kwargs.items() if k != "venv" and isinstance(v, bool | int | float)}
     return replace(env, normalize=own or True) if isinstance(env, Env) else None
@@ -237,7 +231,6 @@ def is_foreign(symbol: str) -> bool:
 
 
 def wrapper_entry(symbol: str, kwargs: Mapping[str, Any]) -> Any:
-    """Return a wrapper as a run file names it."""
     own = {str(k): plain(v) for k, v in kwargs.items() if is_plain(v) and k not in ("env", "**")}
     return {str(symbol): own} if own else str(symbol)
 

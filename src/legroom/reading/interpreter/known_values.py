@@ -105,7 +105,6 @@ def put_value(script: Script, node: ast.expr, draft: Draft, place: Key) -> None:
 
 
 def number_of(script: Script, node: ast.expr | None) -> int | float | None:
-    """Return the number that an expression comes to; None where it is none or not known."""
     value = _value(script, node)
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
@@ -119,12 +118,5 @@ def integer_of(script: Script, node: ast.expr | None) -> int | None:
 
 
 def text_of(script: Script, node: ast.expr | None) -> str | None:
-    """Return the string that an expression comes to; None where it is none or not known."""
     value = _value(script, node)
     return value if type(value) is str else None
-
-
-def length_of(script: Script, node: ast.expr | None) -> int | None:
-    """Return how many items a list has, whatever they are: `[f] * 4`; None where it is none or not known."""
-    value = _value(script, node)
-    return len(value) if isinstance(value, list) else None

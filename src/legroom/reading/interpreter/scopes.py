@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from legroom.reading.reading_budget import pay
-from legroom.reading.source import children_of, walk
+from legroom.reading.source import children_of
 
 Kind = Literal["assign", "unpack", "augmented", "parameter", "import", "definition", "loop", "with", "other"]
 Position = tuple[int, int]
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp,
-           ast.GeneratorExp)  # fmt: skip
+_COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+_OPENING = FunctionNode | ast.ClassDef | _COMPREHENSIONS
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class Binding:
 _BINDS_NOTHING = frozenset({
     ast.Constant, ast.Attribute, ast.Call, ast.keyword, ast.BinOp, ast.Subscript, ast.Tuple, ast.List, ast.Dict,
     ast.Compare, ast.UnaryOp, ast.BoolOp, ast.JoinedStr, ast.FormattedValue, ast.Starred, ast.IfExp, ast.Slice,
-    ast.alias, ast.arg, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Eq, ast.Gt, ast.Lt, ast.USub, ast.Not, ast.And,
+    ast.alias, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Eq, ast.Gt, ast.Lt, ast.USub, ast.Not, ast.And,
 })  # fmt: skip
 
 
@@ -101,7 +101,6 @@ class Scopes:
     # -- questions ---------------------------------------------------------------------------------------------------
 
     def scope_of(self, node: ast.AST) -> NameScope:
-        """Return the scope that `node` stands in."""
         return self._scope_at.get(id(node), self.root)
 
     def home(self, name: str, scope: NameScope) -> NameScope | None:
@@ -120,17 +119,14 @@ class Scopes:
             node = parent
 
     def statement_of(self, node: ast.AST) -> ast.stmt | None:
-        """Return the innermost statement that `node` is part of."""
         if isinstance(node, ast.stmt):
             return node
         return next((a for a in self.ancestors(node) if isinstance(a, ast.stmt)), None)
 
     def function_of(self, node: ast.AST) -> FunctionNode | None:
-        """Return the innermost function around `node`."""
         return next((a for a in self.ancestors(node) if isinstance(a, FunctionNode)), None)
 
     def class_of(self, node: ast.AST) -> ast.ClassDef | None:
-        """Return the innermost class around `node`."""
         return next((a for a in self.ancestors(node) if isinstance(a, ast.ClassDef)), None)
 
     def uses_of(self, made: ast.AST) -> list[ast.Name]:
@@ -159,53 +155,39 @@ class Scopes:
             return []
         bindings = home.bindings[name.id]
         pay(len(bindings), name.lineno)
-        if home is not here and not self._runs_at_once(here, home):
+        while here is not home and isinstance(here.node, _COMPREHENSIONS) and here.parent is not None:
+            here = here.parent
+        if here is not home:
             return list(reversed(bindings))
-        use_arms, around = dict(self._arms(name)), {id(a) for a in self.ancestors(name)}
-        before: list[Binding] = []
-        later: list[Binding] = []
-        for binding in sorted(bindings, key=lambda b: start(b.node), reverse=True):
-            arms = self._arms(binding.node)
-            if any(isinstance(n, ast.If | ast.Match) and use_arms.get(n, arm) != arm for n, arm in arms):
-                continue  # the other branch of the same `if`
+        around = {id(node): node for node in (name, *self.ancestors(name))}
+        before, later = list[Binding](), list[Binding]()
+        for binding in sorted(bindings, key=lambda each: start(each.node), reverse=True):
             own = id(binding.node) in around and binding.kind in ("assign", "augmented", "unpack")  # x = f(x)
+            inside = self._loops(binding.node)
             if start(binding.node) < start(name) and not own:
                 before.append(binding)
-                if all(use_arms.get(node) == arm for node, arm in arms):
-                    if any(isinstance(node, ast.For | ast.While) for node, _ in arms):
-                        later = []  # it runs in every turn, after those
-                    break  # it always runs before the use
-            elif any(isinstance(n, ast.For | ast.While) and n in use_arms for n, _ in arms):
+                if self._always_before(binding.node, around):
+                    later = [] if any(id(loop) in around for loop in inside) else later  # it runs in every turn
+                    break
+            elif any(id(loop) in around for loop in inside):
                 later.append(binding)  # of an earlier turn of the loop
         return before + later
 
-    # -- construction ------------------------------------------------------------------------------------------------
+    def _loops(self, node: ast.AST) -> list[ast.AST]:
+        return [each for each in self.ancestors(node) if isinstance(each, ast.For | ast.AsyncFor | ast.While)]
 
-    def _runs_at_once(self, inner: NameScope, home: NameScope) -> bool:
-        """Return whether `inner` is a comprehension (or several) standing directly in `home`."""
-        scope: NameScope | None = inner
-        while scope is not None and scope is not home:
-            if not isinstance(scope.node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+    def _always_before(self, node: ast.AST, around: dict[int, ast.AST]) -> bool:
+        """Return whether a run comes to what is `around` a later place through `node`: no branch is taken between."""
+        for parent in self.ancestors(node):
+            if id(parent) in around:
+                block = next((b for _, b in ast.iter_fields(parent) if isinstance(b, list) and node in b), None)
+                return block is None or any(id(each) in around for each in block)
+            if not is_main_guard(parent) and not isinstance(parent, ast.With | ast.AsyncWith):
                 return False
-            scope = scope.parent
+            node = parent
         return True
 
-    def _arms(self, node: ast.AST) -> list[tuple[ast.AST, str]]:
-        """Return (branching statement, which of its parts) around `node`, up to its scope; main guards do not count."""
-        arms: list[tuple[ast.AST, str]] = []
-        child = node
-        for parent in self.ancestors(node):
-            if isinstance(parent, _SCOPES) and not isinstance(parent, ast.ListComp | ast.GeneratorExp):
-                break
-            if isinstance(parent, ast.If | ast.For | ast.AsyncFor | ast.While | ast.Try) and not is_main_guard(parent):
-                part = next((p for p in ("body", "orelse", "handlers", "finalbody")
-                             if any(child is c for c in getattr(parent, p, ()))), "")  # fmt: skip
-                if part and not (isinstance(parent, ast.Try) and part in ("body", "finalbody")):
-                    arms.append((parent, part))
-            elif isinstance(parent, ast.Match):
-                arms.append((parent, str(parent.cases.index(child)) if child in parent.cases else ""))
-            child = parent
-        return arms
+    # -- construction ------------------------------------------------------------------------------------------------
 
     def _bind(self, scope: NameScope, binding: Binding) -> None:
         declared = scope.elsewhere.get(binding.name)
@@ -218,50 +200,31 @@ class Scopes:
 
     def _visit(self, node: ast.AST, scope: NameScope) -> None:
         self._scope_at[id(node)] = scope
-        if type(node) in _BINDS_NOTHING:  # two thirds of all nodes
-            for child in children_of(node):
-                self.parents[id(child)] = node
-                self._visit(child, scope)
-            return
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
-                self._function(node, scope)
-                return
-            case ast.ClassDef():
+        inner = scope
+        if isinstance(node, _OPENING):
+            if not isinstance(node, ast.Lambda | _COMPREHENSIONS):
                 self._bind(scope, Binding(node.name, "definition", node))
-                self._inner(node, scope, (*node.decorator_list, *node.bases, *node.keywords), node.body)
-                return
-            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-                scope = NameScope(node, scope)
-                self.all.append(scope)
-            case ast.stmt() | ast.NamedExpr() | ast.comprehension():
-                self._bind_by_assignment(node, scope)
-        self._bind_by_name(node, scope)
+            inner = NameScope(node, scope)
+            self.all.append(inner)
+        elif type(node) not in _BINDS_NOTHING:  # a third of all nodes
+            self._bind_by_name(node, scope)
+        outer = ("decorator_list", "bases", "keywords")
+        outside = [each for name in outer for each in getattr(node, name, ())] + [getattr(node, "returns", None)]
         for child in children_of(node):
             self.parents[id(child)] = node
-            self._visit(child, scope)
-
-    def _bind_by_assignment(self, node: ast.AST, scope: NameScope) -> None:
-        match node:
-            case ast.comprehension() | ast.For() | ast.AsyncFor():
-                self._targets(node.target, None, node, scope, "loop")
-            case ast.Assign():
-                for target in node.targets:
-                    self._targets(target, node.value, node, scope, "assign")
-            case ast.AnnAssign(value=ast.expr()):
-                self._targets(node.target, node.value, node, scope, "assign")
-            case ast.NamedExpr():
-                home = next((s for s in scope.enclosing() if isinstance(s.node, FunctionNode | ast.Module)), scope)
-                self._targets(node.target, node.value, node, home, "assign")
-            case ast.AugAssign():
-                self._targets(node.target, node.value, node, scope, "augmented")
-            case ast.With() | ast.AsyncWith():
-                for item in node.items:
-                    if item.optional_vars is not None:
-                        self._targets(item.optional_vars, item.context_expr, node, scope, "with")
+            if isinstance(node, ast.arg) or (isinstance(node, ast.arguments) and not isinstance(child, ast.arg)):
+                self._visit(child, scope.parent or scope)  # annotations and defaults
+            else:
+                self._visit(child, scope if any(child is each for each in outside) else inner)
 
     def _bind_by_name(self, node: ast.AST, scope: NameScope) -> None:
         match node:
+            case ast.Name(ctx=ast.Load()):
+                self._loads.append((node, scope))
+            case ast.Name(ctx=ast.Store()):
+                self._bind_stored(node, scope)
+            case ast.arg():
+                scope.bindings.setdefault(node.arg, []).append(Binding(node.arg, "parameter", node))
             case ast.Global() | ast.Nonlocal():
                 scope.elsewhere.update(dict.fromkeys(node.names, type(node).__name__.lower()))
             case (
@@ -284,58 +247,44 @@ class Scopes:
                     else:
                         full = f"{module}.{alias.name}" if module else alias.name
                         self._bind(scope, Binding(alias.asname or alias.name, "import", node, target=full))
-            case ast.Name(ctx=ast.Load()):
-                self._loads.append((node, scope))
 
-    def _function(self, node: FunctionNode, scope: NameScope) -> None:
-        if not isinstance(node, ast.Lambda):
-            self._bind(scope, Binding(node.name, "definition", node))
-        a = node.args
-        outside: list[ast.AST] = [*a.defaults, *(d for d in a.kw_defaults if d is not None)]
-        parameters = [*a.posonlyargs, *a.args, *a.kwonlyargs, *(p for p in (a.vararg, a.kwarg) if p is not None)]
-        outside += [p.annotation for p in parameters if p.annotation is not None]
-        if not isinstance(node, ast.Lambda):
-            outside += [*node.decorator_list, *([node.returns] if node.returns is not None else [])]
-        self.parents[id(a)] = node
-        inner = self._inner(node, scope, outside, node.body if isinstance(node.body, list) else [node.body], a)
-        for parameter in parameters:
-            self.parents[id(parameter)] = a
-            self._scope_at[id(parameter)] = inner
+    def _bind_stored(self, name: ast.Name, scope: NameScope) -> None:
+        """Bind a name that is set, with the expression that it is set to where that is one of its own."""
+        path: list[tuple[Any, ast.AST]] = []  # from the name to the whole target
+        part, around = name, self.parents[id(name)]
+        while isinstance(around, ast.Tuple | ast.List | ast.Starred):
+            path.append((around, part))
+            part, around = around, self.parents[id(around)]  # type: ignore[assignment]
+        value: ast.expr | None = None if path else getattr(around, "value", None)
+        kind: Kind = "assign"
+        match around:
+            case ast.Assign():
+                value = around.value
+                for target, inner in reversed(path):
+                    value = _element(target, inner, value)
+                kind = "assign" if value is not None else "unpack"
+            case ast.AnnAssign(value=None):
+                return
+            case ast.NamedExpr():
+                scope = next((s for s in scope.enclosing() if isinstance(s.node, FunctionNode | ast.Module)), scope)
+            case ast.AugAssign():
+                kind = "augmented"
+            case ast.withitem():
+                kind, value, around = "with", None if path else around.context_expr, self.parents[id(around)]
+            case ast.For() | ast.AsyncFor() | ast.comprehension():
+                kind = "loop"
+        self._bind(scope, Binding(name.id, kind, around, value))
 
-    def _inner(self, node: ast.AST, scope: NameScope, outside: list[ast.AST] | tuple[ast.AST, ...], body: list[Any],
-               arguments: ast.arguments | None = None) -> NameScope:  # fmt: skip
-        for part in outside:
-            self.parents[id(part)] = node
-            self._visit(part, scope)
-        inner = NameScope(node, scope)
-        self.all.append(inner)
-        if arguments is not None:
-            for parameter in walk(arguments):
-                if isinstance(parameter, ast.arg):
-                    inner.bindings.setdefault(parameter.arg, []).append(Binding(parameter.arg, "parameter", parameter))
-        for part in body:
-            self.parents[id(part)] = node
-            self._visit(part, inner)
-        return inner
 
-    def _targets(self, target: ast.expr, value: ast.expr | None, node: ast.AST, scope: NameScope, kind: Kind) -> None:
-        match target:
-            case ast.Name():
-                self._bind(scope, Binding(target.id, kind, node, value))
-            case ast.Tuple() | ast.List():
-                same = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
-                starred = any(isinstance(t, ast.Starred) for t in target.elts)
-                for index, part in enumerate(target.elts):
-                    if same and not starred and kind == "assign":
-                        self._targets(part, value.elts[index], node, scope, "assign")  # type: ignore[union-attr]
-                    else:
-                        self._targets(part, None, node, scope, "unpack" if kind == "assign" else kind)
-            case ast.Starred():
-                self._targets(target.value, None, node, scope, "unpack")
+def _element(target: Any, part: ast.AST, value: ast.expr | None) -> ast.expr | None:
+    """Return what one of several targets gets of a tuple that is written out."""
+    if not isinstance(value, ast.Tuple | ast.List) or isinstance(target, ast.Starred):
+        return None
+    starred = any(isinstance(each, ast.Starred) for each in target.elts)
+    return None if starred or len(value.elts) != len(target.elts) else value.elts[target.elts.index(part)]
 
 
 def start(node: ast.AST) -> Position:
-    """Return where `node` begins, as a sortable position."""
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 

@@ -144,17 +144,14 @@ class Script:
         return self._meaning(node).definition
 
     def defined_as(self, name: str) -> tuple[Script, Definition] | None:
-        """Return what the module-level `name` of this script defines."""
         return self._exported(name, "", 0).definition
 
     def calls_of(self, *names: str) -> Iterator[ast.Call]:
-        """Yield the calls of any of these qualified names, in order."""
         for call in self.calls:
             if self.qualified(call.func) in names:
                 yield call
 
     def imports(self, package: str) -> bool:
-        """Return whether the file imports `package` or something of it, anywhere."""
         return any(name == package or name.startswith(f"{package}.") for name, _ in self.imported)
 
     @cached_property
@@ -198,7 +195,6 @@ class Script:
         return _Meaning(meanings[0].name if len({meaning.name for meaning in meanings}) == 1 else None)
 
     def _bound(self, binding: Binding, depth: int) -> _Meaning:
-        """Return what one binding means."""
         if binding.kind == "definition" and isinstance(binding.node, Definition):
             return _Meaning(None, (self, binding.node))
         if binding.kind == "import":
@@ -234,11 +230,6 @@ class Script:
 
     # -- places ------------------------------------------------------------------------------------------------------
 
-    def column(self, line: int, byte_column: int) -> int:
-        """Return the 0-based column in characters of a column in bytes, as `ast` counts them."""
-        text = self.lines[line - 1] if line <= len(self.lines) else ""
-        return len(text.encode("utf-8")[:byte_column].decode("utf-8", "ignore"))
-
     def comment(self, line: int) -> str:
         """Return the comment at the end of `line`, as far as a line alone can tell."""
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
@@ -250,41 +241,26 @@ class Script:
         own = Path(self.path)
         try:
             files = sorted(f for f in own.parent.iterdir() if f.suffix in (".py", ".ipynb") and f.name != own.name)
+            texts = {file.stem: _text_at(str(file), file.stat().st_mtime_ns) for file in files[:MOST_NEIGHBOURS]}
         except (OSError, ValueError):
             return ()
-        return tuple(text for _, text in importers_of(own.stem, files[:MOST_NEIGHBOURS]))
+        found: dict[str, str] = {}
+        stems = {own.parent.name if own.stem == "__init__" else own.stem}
+        while stems:
+            speaks = re.compile(rf"\b(?:{'|'.join(map(re.escape, stems))})\b")
+            new = {stem: text for stem, text in texts.items() if stem not in found and speaks.search(text)}
+            found |= new
+            stems = new.keys() - {"__init__"}
+        return tuple(found.values())
 
 
 @lru_cache(maxsize=128)
 def _text_at(path: str, changed: int) -> str:
-    """Return the text of a file as it was at a time; each script of a folder asks about all the others."""
-    return read_text(path)
-
-
-def importers_of(stem: str, files: list[Path]) -> list[tuple[Path, str]]:
-    """Return (file, text) of those files that import the module `stem`, directly or through one another."""
-    texts = []
-    for file in files:
-        try:
-            texts.append((file, _text_at(str(file), file.stat().st_mtime_ns)))
-        except (BadInput, OSError):
-            continue  # empty, binary or huge: nothing is imported there
-    found: list[tuple[Path, str]] = []
-    stems = {stem}
-    while stems:
-        names = "|".join(re.escape(name) for name in stems)
-        importing = re.compile(
-            rf"^\W*(?:from\s+[\w.]*\b(?:{names})\s+import|import\s.*\b(?:{names})\b|from\s+[\w.]+\s+import\s.*\b(?:{names})\b)"
-            rf"|[\"'](?:[\w./]*[./])?(?:{names})(?:\.py)?[\"']",  # importlib, runpy, subprocess
-            re.M,
-        )
-        new = [(file, text) for file, text in texts if any(name in text for name in stems) and importing.search(text)]
-        texts = [entry for entry in texts if entry not in new]
-        found += new
-        stems = {file.stem for file, _ in new if file.stem != "__init__"}
-        if any(file.stem == "__init__" for file, _ in new):
-            stems |= {file.parent.name for file, _ in new if file.stem == "__init__"}
-    return found
+    """Return the text of a file as it was at a time, empty where it is none: each script of a folder asks for all."""
+    try:
+        return read_text(path)
+    except BadInput:
+        return ""
 
 
 def argument(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
@@ -305,7 +281,6 @@ def has_hidden_arguments(call: ast.Call) -> bool:
 
 
 def dotted(node: ast.AST) -> str | None:
-    """Return `self.model.env` as it is written; None for what is no chain of names."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
@@ -356,7 +331,6 @@ def _follow(script: Script, folder: Path, modules: dict[str, Script]) -> None:
 
 
 def each_function(cls: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield the methods of a class."""
     for statement in cls.body:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             yield statement

@@ -79,27 +79,18 @@ class Frame:
     """Names of a function or module while it is followed, and where it looks further.
 
     Args:
-        of_object: whether it holds the attributes of an object, as `self.name`.
         inner: whether it is that of a comprehension, in which `:=` binds the names of the frame around it.
     """
 
-    def __init__(self, parent: Frame | None = None, *, of_object: bool = False, inner: bool = False) -> None:
+    def __init__(self, parent: Frame | None = None, *, inner: bool = False) -> None:
         self.names: dict[str, Any] = Names()
         self.parent = parent
-        self.of_object = of_object
         self.inner = inner
         self.elsewhere: dict[str, Frame] = {}  # names that are `global` or `nonlocal`
 
     def home(self, name: str) -> Frame:
         """Return the frame whose name is bound where this one binds it."""
         return self.elsewhere.get(name, self)
-
-    def owner(self) -> Frame:
-        """Return the frame of the object whose method is followed; this one where it is none's."""
-        frame: Frame | None = self
-        while frame is not None and not frame.of_object:
-            frame = frame.parent
-        return frame or self
 
     def find(self, name: str) -> Any:
         frame: Frame | None = self
@@ -151,7 +142,6 @@ class Class:
         return f"{self.module.name}:{self.node.name}"
 
     def method(self, name: str) -> Function | None:
-        """Return the method of that name, its own or that of a base in the script."""
         for node in self.node.body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
                 return Function(node, self.frame, self.module, cls=self)
@@ -159,7 +149,6 @@ class Class:
         return next((found for found in inherited if found is not None), None)
 
     def fields(self) -> dict[str, Any]:
-        """Return its attributes, those of its bases in the script below its own."""
         inherited = [base.fields() for base in reversed(self.bases) if isinstance(base, Class) and base is not self]
         return {name: value for names in (*inherited, self.inside.names) for name, value in names.items()}
 
@@ -198,26 +187,16 @@ class Parser:
 
 @dataclass(eq=False)
 class Namespace:
-    """An object with attributes: parsed arguments, an instance of a class of the script.
-
-    Args:
-        cls, frame: its class, and the frame of its attributes, where methods of it can be followed.
-    """
+    """An object with attributes: parsed arguments, or an instance of a class of the script."""
 
     values: dict[str, Any]
     cls: Class | None = None
-    frame: Frame | None = None
 
     def method(self, name: str) -> Function | None:
-        """Return the method of that name that its class has."""
         return None if self.cls is None else self.cls.method(name)
 
     def fields(self) -> dict[str, Any]:
-        """Return its attributes, those of its class below its own."""
-        if self.frame is None or self.cls is None:
-            return self.values
-        own = {name[5:]: value for name, value in self.frame.names.items() if name.startswith("self.")}
-        return {**self.cls.fields(), **own}
+        return self.values if self.cls is None else {**self.cls.fields(), **self.values}
 
 
 def is_settled(value: Any) -> bool:

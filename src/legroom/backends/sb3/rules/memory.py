@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from legroom.backends.base import algorithm_of, hyper
 from legroom.backends.sb3.checking import lean_way, shares
-from legroom.backends.sb3.ladders import ways_to_grow
+from legroom.backends.sb3.knobs import ways_to_grow
 from legroom.backends.sb3.stored import (
     FLOAT32,
     keeps_float32,
@@ -18,7 +18,6 @@ from legroom.backends.sb3.stored import (
     stores_leanly,
     written_rows,
 )
-from legroom.checking.pins import find_pin
 from legroom.checking.rule_helpers import N_ENVS, ROLLOUT, of_ram, ram_limit, run_rule
 from legroom.fitting.tiers import largest
 from legroom.model.facts import n_workers, spaces_of
@@ -67,7 +66,7 @@ def float32_rollout(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     """SB3 before 2.7.1, which keeps every rollout in float32."""
     run = one.run
     rows = rollout_rows(run)
-    if rows is None or stores_leanly(run) or not keeps_float32(subject.versions):
+    if rows is None or stores_leanly(run) or not keeps_float32(subject.machine.versions):
         return
     leaves = observation_leaves(run).values()
     slots = rows * run.env.n_envs
@@ -75,13 +74,11 @@ def float32_rollout(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     wide = slots * sum(n * FLOAT32 for n, _ in leaves)
     if wide - own < WORTH_A_WORD:
         return
-    pin = find_pin(subject.path, PACKAGE)
-    where = f"{pin[1]} allows at most" if pin else "installed is"
     dtypes = ", ".join(sorted({dtype for _, dtype in leaves}))
     factor = wide / own
     twice = f", {size(2 * wide)} at the flatten copy" if run.env.n_envs > 1 else ""
     message = (
-        f"{where} stable-baselines3 {subject.versions[PACKAGE]}, which keeps {dtypes} observations as float32: "
+        f"installed is {PACKAGE} {subject.machine.versions[PACKAGE]}, which keeps {dtypes} observations as float32: "
         f"{size(own)} → {size(wide)} stored ({factor:.{0 if math.isclose(factor, round(factor)) else 1}f}×){twice}"
     )
     yield Found(
@@ -255,7 +252,7 @@ def wide_observations(subject: Subject, one: SubjectRun) -> Iterator[Found]:
     for key, leaf in leaves(observation).items():
         narrow = _narrow(leaf)
         elements, dtype = stored[key]
-        if narrow is None or (algorithm_of(run).family == "on-policy" and keeps_float32(subject.versions)):
+        if narrow is None or (algorithm_of(run).family == "on-policy" and keeps_float32(subject.machine.versions)):
             continue
         now, then = slots * elements * DTYPES[dtype], slots * elements * DTYPES[narrow]
         if now - then < WORTH_NARROWING:

@@ -6,10 +6,16 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from legroom.backends.sb3.script_calls import callback_name, learn_calls, model_calls, training_envs
-from legroom.backends.sb3.script_envs import library_class, origins_of
+from legroom.backends.sb3.script_calls import (
+    callback_name,
+    learn_calls,
+    library_class,
+    model_calls,
+    origins_of,
+    training_envs,
+)
 from legroom.checking.rule_helpers import script_rule
-from legroom.model.rule import Fix, Found
+from legroom.model.rule import Found
 from legroom.reading.interpreter.known_values import integer_of
 from legroom.reading.interpreter.scopes import Binding, NameScope
 from legroom.reading.interpreter.script import Script, argument, dotted, each_function, has_hidden_arguments
@@ -27,16 +33,12 @@ def callback_not_used(script: Script) -> Iterable[Found]:
         return  # a module that only makes callbacks hands them to others
     if any(script.qualified(call.func) in _HIDDEN_USES for call in script.calls):
         return
-    unused = [(scope, binding) for scope in script.scopes.all for binding in _unused(script, scope)]
-    for index, (scope, binding) in enumerate(unused):
+    for binding in (each for scope in script.scopes.all for each in _unused(script, scope)):
         what = _callback(script, binding.value) or "list of callbacks"
-        names = [b.name for s, b in unused if s is scope]
-        first = index == 0 or unused[index - 1][0] is not scope
         yield Found(
             f"{binding.name} ({what}) is created but never passed to learn(), so it never runs",
             hint=f"learn(..., callback=[..., {binding.name}]), or add it to the CallbackList",
             line=getattr(binding.node, "lineno", None),
-            fix=_fix(script, scope, binding, names) if first else None,
         )
     yield from _dropped(script)
     yield from _attributes(script)
@@ -90,7 +92,6 @@ def _mentions(text: str, name: str) -> bool:
 
 
 def _dropped(script: Script) -> Iterator[Found]:
-    """A callback made as a statement of its own and thrown away at once."""
     for node in script.nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             what = callback_name(script, node.value.func)
@@ -116,44 +117,6 @@ def _attributes(script: Script) -> Iterator[Found]:
                 f"self.{target.attr} ({what}) is created but never passed to learn(), so it never runs",
                 f"learn(..., callback=[..., self.{target.attr}])", node.lineno,
             )  # fmt: skip
-
-
-def _fix(script: Script, scope: NameScope, binding: Binding, names: list[str]) -> Fix | None:
-    """Return the change that hands the callbacks on, where one learn() call of the same scope shows how."""
-    learns = [call for call in learn_calls(script) if script.scopes.scope_of(call) is scope]
-    made_at = getattr(binding.node, "lineno", 0)
-    if len(learns) != 1 or has_hidden_arguments(learns[0]) or learns[0].lineno <= made_at:
-        return None
-    added = ", ".join(names)
-    given = argument(learns[0], "callback", 1)
-    if given is None:
-        arguments = [*learns[0].args, *(k.value for k in learns[0].keywords)]
-        text = f", callback={added if len(names) == 1 else f'[{added}]'}"
-        return _insert(script, max(arguments, key=_end), text, added) if arguments else None
-    listed: ast.expr | None = given
-    if isinstance(given, ast.Name):
-        bindings = script.scopes.reaching(given)
-        listed = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
-        what = _callback(script, listed)
-        if isinstance(listed, ast.Call) and what == "CallbackList":
-            listed = argument(listed, "callbacks", 0)
-        elif what:
-            line, column = given.lineno, script.column(given.lineno, given.col_offset)
-            end = script.column(*_end(given))
-            return Fix(f"pass {added} to learn()", line, column, line, end, f"[{given.id}, {added}]")
-    if isinstance(listed, ast.List) and listed.elts and listed.lineno > made_at:
-        return _insert(script, listed.elts[-1], f", {added}", added)
-    return None
-
-
-def _insert(script: Script, after: ast.expr, text: str, added: str) -> Fix:
-    line, byte_column = _end(after)
-    column = script.column(line, byte_column)
-    return Fix(f"pass {added} to learn()", line, column, line, column, text)
-
-
-def _end(node: ast.expr) -> tuple[int, int]:
-    return node.end_lineno or node.lineno, node.end_col_offset or 0
 
 
 _EVALUATING = ("EvalCallback", "MaskableEvalCallback")

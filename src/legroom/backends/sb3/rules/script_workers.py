@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from legroom.backends.sb3.base_figures import SHIPPED_CPU, SHIPPED_CUDA
-from legroom.backends.sb3.script_envs import library_class, process_vec_envs, worker_classes
+from legroom.backends.sb3.script_calls import library_class, process_vec_envs, worker_classes
 from legroom.checking.rule_helpers import script_rule
 from legroom.checking.script_gpu import cuda_calls
-from legroom.model.rule import Fix, Found
+from legroom.model.rule import Found
 from legroom.reading.interpreter.known_values import text_of
 from legroom.reading.interpreter.scopes import is_main_guard
 from legroom.reading.interpreter.script import Script, argument, dotted, each_function
@@ -28,7 +28,7 @@ def fork_workers(script: Script) -> Iterable[Found]:
                 f"{what} starts workers by fork: a killed worker can hang the training forever",
                 'start_method="forkserver" (SB3\'s default) or "spawn", with the training under '
                 'if __name__ == "__main__":',
-                value.lineno, fix=_fix(script, value, what),
+                value.lineno,
             )  # fmt: skip
 
 
@@ -56,7 +56,6 @@ def _methods(script: Script) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _entry(node: ast.expr | None, key: str) -> ast.expr | None:
-    """Return what `{"start_method": ...}` or `dict(start_method=...)` gives for a key."""
     if isinstance(node, ast.Dict):
         for name, value in zip(node.keys, node.values, strict=True):
             if isinstance(name, ast.Constant) and name.value == key:
@@ -64,17 +63,6 @@ def _entry(node: ast.expr | None, key: str) -> ast.expr | None:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
         return argument(node, key)
     return None
-
-
-def _fix(script: Script, value: ast.expr, what: str) -> Fix | None:
-    """Fork needs no main guard and its successors do: only a script that has one is changed."""
-    if not isinstance(value, ast.Constant) or what == "get_context" or value.lineno != value.end_lineno:
-        return None
-    if not any(is_main_guard(statement) for statement in script.tree.body):
-        return None
-    line, end = value.lineno, value.end_col_offset or 0
-    return Fix("start workers by forkserver", line, script.column(line, value.col_offset), line,
-               script.column(line, end), '"forkserver"')  # fmt: skip
 
 
 _HEAVY = ("torch", "torchvision", "stable_baselines3", "sb3_contrib")
