@@ -1,8 +1,8 @@
 """What `legroom predict -- COMMAND` says of JAX programs, beside what an independent script adds up (`jax_truth.py`).
 
 The programs are other people's: a JSON file names them, one object each with `name`, `folder` to run it in, `python`
-(its own interpreter), `script` and `arguments`. Each is rehearsed, asked again (answered from what was kept), and
-counted. Needs the extra `xla-gpu`; what was found is kept in build/jax_programs.json.
+(its own interpreter), `script` and `arguments`. Each is rehearsed and counted.
+Needs the extra `xla-gpu`; what was found is kept in build/jax_programs.json.
 
     python -m bench.jax_programs PROGRAMS.json
     python -m bench.jax_programs playground PYTHON [ENVIRONMENT ...]
@@ -15,7 +15,6 @@ item with a wide band for them, and there is nothing to count.
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -30,17 +29,17 @@ from legroom.xla.target import plugin_missing, target_text
 CARD = "RTX 4090"
 KEPT = Path("build/jax_programs.json").absolute()
 TRUTH = Path(__file__).with_name("jax_truth.py")
-MOST_ERROR, MOST_MINUTES, MOST_CACHED_S = 0.03, 5, 5
+MOST_ERROR, MOST_MINUTES = 0.03, 5
 
 
-def predict(program: dict[str, Any], *more: str) -> tuple[int, float, float]:
-    """Return the bytes of XLA's allocator at the peak, seconds, and those of processors."""
+def predict(program: dict[str, Any]) -> tuple[int, float]:
+    """Return the bytes of XLA's allocator at the peak, and seconds."""
     command = [program["python"], program["script"], *program["arguments"]]
-    asked = [sys.executable, "-m", "legroom.cli.main", "predict", "--json", "--gpu", CARD, "--seconds", "400", *more]
-    began, before = time.monotonic(), _processor_s()
+    asked = [sys.executable, "-m", "legroom.cli.main", "predict", "--json", "--gpu", CARD, "--seconds", "400"]
+    began = time.monotonic()
     done = subprocess.run([*asked, "--", *command], cwd=program["folder"], capture_output=True, text=True, check=False)
     areas = json.loads(done.stdout)["runs"][0]["program"]["areas"]
-    return sum(area["nbytes"] for area in areas), time.monotonic() - began, _processor_s() - before
+    return sum(area["nbytes"] for area in areas), time.monotonic() - began
 
 
 def counted(program: dict[str, Any]) -> int:
@@ -60,11 +59,6 @@ def counted(program: dict[str, Any]) -> int:
     return int(json.loads(done.stdout.splitlines()[-1])["peak"])
 
 
-def _processor_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def programs() -> int:
     if missing := plugin_missing():
         print(f"XLA cannot be asked for a card here: {missing}", file=sys.stderr)
@@ -76,22 +70,19 @@ def programs() -> int:
     for program in programs:
         found = kept.setdefault(program["name"], {})
         if "said" not in found:
-            found["said"], found["seconds"], _ = predict(program, "--again")
-            again, found["cached_s"], found["cached_processor_s"] = predict(program)
-            assert again == found["said"]
+            found["said"], found["seconds"] = predict(program)
         if "counted" not in found:
             found["counted"] = counted(program)
         KEPT.write_text(json.dumps(kept, indent=1))
         error = found["said"] / found["counted"] - 1
         worst = max(worst, abs(error))
-        cached = f"{found['cached_s']:.1f} s ({found['cached_processor_s']:.1f} s of a processor)"
         rows.append([
             program["name"], program.get("jax", ""), f"{found['said']:,}", f"{found['counted']:,}", f"{error:+.2%}",
-            f"{found['seconds'] / 60:.1f}", cached,
+            f"{found['seconds'] / 60:.1f}",
         ])  # fmt: skip
-    required = [f"<= {MOST_ERROR:.0%}", f"<= {MOST_MINUTES}", f"<= {MOST_CACHED_S} s"]
+    required = [f"<= {MOST_ERROR:.0%}", f"<= {MOST_MINUTES}"]
     rows.append([f"required of {len(programs)}", "", "", "", *required])
-    columns = ["program", "jax", "legroom (bytes)", "independent count (bytes)", "error", "minutes", "from the cache"]
+    columns = ["program", "jax", "legroom (bytes)", "independent count (bytes)", "error", "minutes"]
     write_section("JAX programs, unedited, on an RTX 4090", columns, rows, "python -m bench.jax_programs PROGRAMS.json")
     return 0 if worst <= MOST_ERROR else 1
 
@@ -116,7 +107,7 @@ def playground(python: str, environments: list[str]) -> int:
             }  # fmt: skip
             found = kept.setdefault(name, {})
             if "said" not in found:
-                found["said"], found["seconds"], _ = predict(program, "--again")
+                found["said"], found["seconds"] = predict(program)
             if "counted" not in found:
                 found["counted"] = counted(program)
             PLAYGROUND_KEPT.write_text(json.dumps(kept, indent=1))

@@ -38,24 +38,12 @@ ROOMS = (
 HEAVY = {
     "torch": {"hollow", "device", "storing", "torchrl", "backends"},
     "gymnasium": {"environments", "storing", "sharing", "backends"},
-    "stable_baselines3": {"backends"},
-    "sb3_contrib": {"backends"},
     "jax": {"hollow", "xla", "backends"},
-    "brax": {"backends"},
-    "mujoco": {"backends"},
     "ray": {"cluster", "sweeping", "backends"},
-    "scipy": set(),
-    "matplotlib": set(),
-    "pyboy": set(),
-    "pygame": set(),
-    "rasterio": set(),
+    **{each: {"backends"} for each in ("stable_baselines3", "sb3_contrib", "brax", "mujoco")},
+    **{each: set() for each in ("scipy", "matplotlib", "pyboy", "pygame", "rasterio")},
 }
-GROUPS = (
-    "legroom.backends",
-    "legroom.workloads",
-    "legroom.rules",
-    "legroom.knobs",
-)  # of entry points, which are called like packages
+GROUPS = ("legroom.backends", "legroom.workloads", "legroom.rules", "legroom.knobs")  # entry points, not modules
 WORDS = re.compile(
     r"\b(nobody|somebody|anybody|whoever|shall|whatsoever|for want of|in vain|last words|for ever|hardly|has not got"
     r"|let go)\b",
@@ -65,17 +53,17 @@ MODULE = re.compile(r"legroom(?:\.\w+)+")
 # Lines of Python, docstrings included; the rooms of backends apart. They only fall.
 CEILINGS = {
     "backends.sb3": 12_064,
-    "hollow": 10_468,
+    "hollow": 9_778,
     "reading": 6_294,
-    "backends.program": 5_244,
+    "backends.program": 4_913,
     "rendering": 4_242,
     "backends.brax": 3_969,
     "training": 3_928,
-    "watching": 3_338,
-    "model": 3_295,
-    "cli": 3_167,
+    "watching": 3_298,
+    "model": 3_293,
+    "cli": 3_163,
     "storing": 2_619,
-    "sharing": 2_494,
+    "sharing": 2_467,
     "backends.rllib": 1_912,
     "checking": 1_875,
     "serving": 1_793,
@@ -87,42 +75,44 @@ CEILINGS = {
     "sweeping": 1_027,
     "predicting": 727,
     "device": 605,
-    "xla": 601,
     "backends": 546,
     "cluster": 473,
-    "files": 435,
+    "files": 426,
+    "xla": 330,
     "scheduling": 177,
     "class names twice": 0,
 }
 
-
-def backend_names() -> tuple[str, ...]:
-    """Return the backends of this distribution, as pyproject.toml registers them."""
-    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    return tuple(points["legroom.backends"])
+ALIKE = ("LeanReplayBuffer",)  # public: legroom's for SB3, and those that take the place of other libraries' own
+PUBLIC = ("legroom", "legroom.extend")  # and what they export
+TREES = {path: ast.parse(path.read_text()) for path in sorted(SRC.rglob("*.py"))}
+POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
 
 
 def violations() -> list[str]:
-    """Return one line per violation of the rules above."""
-    names = backend_names()
+    """One line per violation of the rules above."""
     found: list[str] = []
-    for path in sorted((SRC / "legroom").rglob("*.py")):
-        tree = ast.parse(path.read_text())
+    for path, tree in TREES.items():
         where = path.relative_to(SRC)
-        room = room_of(".".join(where.with_suffix("").parts).removesuffix(".__init__"))
-        found += [f"{where}:{line}: {what}" for line, what in _wrong_way(tree, room)]
-        if not room.startswith("backends."):
-            found += [f"{where}:{line}: {what}" for line, what in _names_backend(tree, names)]
-        if room != "backends.exports":
-            found += [f"{where}:{line}: {what}" for line, what in _names_workload(tree)]
-    return found + _above_ceilings() + _workload_imports() + _odd_words()
+        if where.parts[0] == "legroom":
+            room = room_of(".".join(where.with_suffix("").parts).removesuffix(".__init__"))
+            seen = [*_wrong_way(tree, room)]
+            seen += [] if room.startswith("backends.") else _names_backend(tree, tuple(POINTS["legroom.backends"]))
+            seen += [] if room == "backends.exports" else _names_workload(tree)
+        else:
+            inner = (edge for edge in edges(tree) if edge[1].startswith("legroom.") and edge[1] not in PUBLIC)
+            seen = [(line, f"a workload imports {module}, which is not public") for line, module in inner]
+        found += [f"{where}:{line}: {what}" for line, what in seen]
+    over = {room: (lines, CEILINGS.get(room, 0)) for room, lines in measured().items()}
+    found += [f"{room}: {lines:,} with a ceiling of {most:,}" for room, (lines, most) in over.items() if lines > most]
+    return found + _odd_words()
 
 
 def _odd_words() -> list[str]:
-    """Return where users would read one of the words; comments and docstrings, help apart, are for developers."""
+    """Where users would read one of the words; comments and docstrings, help apart, are for developers."""
     found = []
-    for path in sorted(SRC.rglob("*.py")):
-        tree, where = ast.parse(path.read_text()), path.relative_to(SRC)
+    for path, tree in TREES.items():
+        where = path.relative_to(SRC)
         documented = {id(text) for text in _docstrings(tree, helps=where.parts[:2] == ("legroom", "cli"))}
         for node in ast.walk(tree):
             text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
@@ -140,7 +130,7 @@ def _odd_words() -> list[str]:
 
 
 def _docstrings(tree: ast.Module, *, helps: bool) -> Iterator[ast.expr]:
-    """Yield the docstrings; of a command's module not that of `run`, which is its help."""
+    """The docstrings; of a command's module not that of `run`, which is its help."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None
@@ -149,7 +139,6 @@ def _docstrings(tree: ast.Module, *, helps: bool) -> Iterator[ast.expr]:
 
 
 def room_of(module: str) -> str:
-    """Return the room that a module of legroom is in."""
     parts = module.split(".")[1:]
     if parts[:1] == ["backends"] and len(parts) > 1:
         return f"backends.{parts[1]}"
@@ -162,20 +151,17 @@ def _wrong_way(tree: ast.Module, room: str) -> Iterator[tuple[int, str]]:
     if room not in ROOMS:
         yield 1, f"room {room} is not in the list of rooms"
         return
-    here = ROOMS.index(room)
     for line, module in edges(tree):
         top = module.partition(".")[0]
         if top in HEAVY and room.partition(".")[0] not in HEAVY[top]:
             yield line, f"{room} imports {top}"
-        if top != "legroom" or module == "legroom":
-            continue
-        target = room_of(module)
-        if target in ROOMS and ROOMS.index(target) > here:
+        target = room_of(module) if top == "legroom" and module != top else ""
+        if target in ROOMS and ROOMS.index(target) > ROOMS.index(room):
             yield line, f"{room} imports {target}, which is above it ({module})"
 
 
 def edges(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield every module that is imported or named, with its line: lazily, for type checkers only, or in a string."""
+    """Every module that is imported or named, with its line: lazily, for type checkers only, or in a string."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -195,28 +181,27 @@ def _is_module(module: str) -> bool:
 
 
 def _names_backend(tree: ast.Module, names: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    extras = {id(argument) for call in ast.walk(tree) if _takes_extra(call) for argument in call.args[:1]}  # type: ignore[attr-defined]
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    extras = {id(call.args[0]) for call in calls if getattr(call.func, "id", "") in EXTRAS and call.args}
     for node in ast.walk(tree):
         words: list[str] = []
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in extras:
-            words = [node.value] if "\n" not in node.value and " " not in node.value else []
-        elif isinstance(node, ast.Name):
-            words = node.id.lower().split("_")
-        elif isinstance(node, ast.Attribute):
-            words = node.attr.lower().split("_")
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            words = node.name.lower().split("_")
+            words = [node.value]
         elif isinstance(node, ast.ImportFrom | ast.Import):
-            words = [part for alias in node.names for part in alias.name.split(".")]
-            words += (getattr(node, "module", "") or "").split(".")
+            words = ".".join([getattr(node, "module", "") or "", *(alias.name for alias in node.names)]).split(".")
+        elif isinstance(node, ast.Name | ast.Attribute | ast.FunctionDef | ast.ClassDef):
+            named = [getattr(node, field, "") for field in ("id", "attr", "name")]
+            words = "_".join(named).lower().split("_")
         for word in set(words) & set(names):
             yield node.lineno, f"names the backend {word}"
 
 
+EXTRAS = ("needs", "MissingExtra")  # whose first argument is an extra, which may be called like a backend
+
+
 def _names_workload(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield imports of a workload, and texts that are one's name, or one of its runs or modules, and nothing else."""
-    points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["legroom.workloads"]
-    named = re.compile(rf"({'|'.join(points)})(:\w*)?|legroom_workloads\.[\w.:]+")
+    """Imports of a workload, and texts that are one's name, or one of its runs or modules, and nothing else."""
+    named = re.compile(rf"({'|'.join(POINTS['legroom.workloads'])})(:\w*)?|legroom_workloads\.[\w.:]+")
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("legroom_workloads"):
             yield node.lineno, f"imports the workloads' {node.module}"
@@ -224,37 +209,22 @@ def _names_workload(tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"names the workload {node.value}"
 
 
-def _takes_extra(node: ast.AST) -> bool:
-    """Return whether a call's first argument is the name of an extra, which may be called like a backend."""
-    return isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("needs", "MissingExtra")
-
-
-def _above_ceilings() -> list[str]:
-    over = {room: (found, CEILINGS.get(room, 0)) for room, found in measured().items()}
-    return [f"{room}: {found:,} with a ceiling of {most:,}" for room, (found, most) in over.items() if found > most]
-
-
 def measured() -> dict[str, int]:
-    """Return the lines of each room, of the modules that are in none, and the number of files."""
+    """The lines of each room, of the modules that are in none, and the number of files."""
     counted: dict[str, int] = {"files": 0, "top level": 0, "class names twice": len(names_twice())}
     for path in sorted((SRC / "legroom").rglob("*.py")):
-        parts = path.relative_to(SRC / "legroom").parts
-        room = (
-            "top level" if len(parts) == 1 else ".".join(parts[: 2 if parts[0] == "backends" and len(parts) > 2 else 1])
-        )
+        *folders, _ = path.relative_to(SRC / "legroom").parts
+        room = ".".join(folders[: 2 if folders[0] == "backends" else 1]) if folders else "top level"
         counted[room] = counted.get(room, 0) + len(path.read_text().splitlines())
         counted["files"] += 1
     return counted
 
 
-ALIKE = ("LeanReplayBuffer",)  # public: legroom's for SB3, and those that take the place of other libraries' own
-
-
 def names_twice() -> dict[str, list[str]]:
-    """Return the names that several classes have, with where those are."""
+    """The names that several classes have, with where those are."""
     found: dict[str, list[str]] = {}
-    for path in sorted((SRC / "legroom").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path, tree in TREES.items():
+        for node in ast.walk(tree) if SRC / "legroom" in path.parents else ():
             if isinstance(node, ast.ClassDef) and node.name not in ALIKE:
                 found.setdefault(node.name, []).append(f"{path.relative_to(SRC / 'legroom')}:{node.lineno}")
     return {name: places for name, places in found.items() if len(places) > 1}
@@ -264,31 +234,17 @@ def lower_ceilings() -> None:
     """Write the ceilings down to what is there; none is raised."""
     lowered = {room: min(lines, CEILINGS.get(room, lines)) for room, lines in measured().items()}
     rows = "".join(f'    "{room}": {lines:_},\n' for room, lines in sorted(lowered.items(), key=lambda row: -row[1]))
-    source = Path(__file__).read_text()
-    Path(__file__).write_text(
-        re.sub(r"(?s)CEILINGS = \{\n.*?\}", lambda _: f"CEILINGS = {{\n{rows}}}", source, count=1)
-    )
-
-
-PUBLIC = ("legroom", "legroom.extend")  # and what they export
-
-
-def _workload_imports() -> list[str]:
-    found = []
-    for path in sorted((SRC / "legroom_workloads").rglob("*.py")):
-        for line, module in edges(ast.parse(path.read_text())):
-            if module.startswith("legroom.") and module not in PUBLIC:
-                found.append(f"{path.relative_to(SRC)}:{line}: a workload imports {module}, which is not public")
-    return found
+    source, table = Path(__file__).read_text(), f"CEILINGS = {{\n{rows}}}"
+    Path(__file__).write_text(re.sub(r"(?s)CEILINGS = \{\n.*?\}", lambda _: table, source, count=1))
 
 
 if __name__ == "__main__":
-    if "--twice" in sys.argv:
-        sys.stdout.write("".join(f"{name}: {', '.join(places)}\n" for name, places in sorted(names_twice().items())))
-        sys.exit(0)
     if "--lower" in sys.argv:
         lower_ceilings()
         sys.exit(0)
-    wrong = violations()
-    sys.stderr.write("".join(f"{line}\n" for line in wrong))
-    sys.exit(1 if wrong else 0)
+    twice = "--twice" in sys.argv
+    lines = (
+        [f"{name}: {', '.join(places)}" for name, places in sorted(names_twice().items())] if twice else violations()
+    )
+    (sys.stdout if twice else sys.stderr).write("".join(f"{line}\n" for line in lines))
+    sys.exit(1 if lines and not twice else 0)

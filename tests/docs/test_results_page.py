@@ -23,3 +23,8 @@ def test_every_command_names_a_bench_that_is_there() -> None:
     named = re.findall(r"python -m ([\w.]+)|make bench-([\w-]+)", "\n".join(commands))
     files = {ROOT / f"{(module or 'bench.' + bench.replace('-', '_')).replace('.', '/')}.py" for module, bench in named}
     assert not {file for file in files if not file.exists()}
+
+
+def test_the_benches_stay_small() -> None:
+    files = [file.read_text() for file in (ROOT / "bench").glob("*.py")]
+    assert len(files) <= 60 and sum(len(text.splitlines()) for text in files) <= 10_000

@@ -68,64 +68,29 @@ def mutated(draw: Any, originals: tuple[bytes, ...], words: tuple[bytes, ...] = 
 
 
 NAMES = st.sampled_from(["a", "b", "c", "f", "g", "A", "env", "PPO", "gym", "args", "self", "n_envs", "range", "x"])
-NUMBERS = st.sampled_from(
-    ["0", "1", "2", "-1", "7", "64", "1e6", "1e308", "10**9", "99999", "0xffff", "10**10**10", "True"]
-)
+NUMBERS = st.sampled_from([
+    "0", "1", "2", "-1", "7", "64", "1e6", "1e308", "10**9", "99999", "0xffff", "10**10**10", "True",
+])  # fmt: skip
 TEXTS = st.sampled_from(['"a"', '"CartPole-v1"', '"MlpPolicy"', "''", 'f"{a}"', '"x" * 10**9', "b'q'", "None"])
 
 
 def _combined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     two = st.tuples(inner, inner)
-    operators = st.sampled_from(
-        ["+", "-", "*", "/", "//", "%", "**", "<<", ">>", "|", "&", "==", "<", "in", "is", "and", "or"]
-    )
-    calls = st.sampled_from(
-        [
-            "f",
-            "g",
-            "A",
-            "len",
-            "list",
-            "dict",
-            "tuple",
-            "str",
-            "int",
-            "float",
-            "round",
-            "sum",
-            "max",
-            "min",
-            "abs",
-            "range",
-            "sorted",
-            "deepcopy",
-            "make",
-            "make_vec_env",
-            "Box",
-            "Discrete",
-            "MultiDiscrete",
-            "Dict",
-            "Tuple",
-            "PPO",
-            "DQN",
-            "SAC",
-            "SubprocVecEnv",
-            "VecFrameStack",
-            "a.get",
-            "a.items",
-            "a.append",
-            "a.update",
-        ]
-    )
+    operators = st.sampled_from([
+        "+", "-", "*", "/", "//", "%", "**", "<<", ">>", "|", "&", "==", "<", "in", "is", "and", "or",
+    ])  # fmt: skip
+    calls = st.sampled_from([
+        "f", "g", "A", "len", "list", "dict", "tuple", "str", "int", "float", "round", "sum", "max", "min", "abs",
+        "range", "sorted", "deepcopy", "a.get", "a.items", "a.append", "a.update", "make", "make_vec_env", "Box",
+        "Discrete", "MultiDiscrete", "Dict", "Tuple", "PPO", "DQN", "SAC", "SubprocVecEnv", "VecFrameStack",
+    ])  # fmt: skip
     return st.one_of(
         st.tuples(operators, two).map(lambda t: f"({t[1][0]} {t[0]} {t[1][1]})"),
         st.lists(inner, max_size=4).map(lambda items: f"[{', '.join(items)}]"),
         st.lists(two, max_size=3).map(lambda items: "{" + ", ".join(f"{k}: {v}" for k, v in items) + "}"),
         st.tuples(calls, st.lists(inner, max_size=4)).map(lambda t: f"{t[0]}({', '.join(t[1])})"),
         st.tuples(inner, NAMES, inner).map(lambda t: f"[{t[0]} for {t[1]} in {t[2]}]"),
-        st.tuples(inner, NAMES, inner, NAMES, inner).map(
-            lambda t: f"[{t[0]} for {t[1]} in {t[2]} for {t[3]} in {t[4]}]"
-        ),
+        st.tuples(inner, NAMES, inner, NAMES, inner).map("[{0[0]} for {0[1]} in {0[2]} for {0[3]} in {0[4]}]".format),
         st.tuples(NAMES, inner).map(lambda t: f"(lambda {t[0]}={t[1]}: {t[1]})"),
         st.tuples(inner, inner, inner).map(lambda t: f"({t[0]} if {t[1]} else {t[2]})"),
         two.map(lambda t: f"{t[0]}[{t[1]}]"),
@@ -141,9 +106,7 @@ EXPRESSIONS = st.recursive(st.one_of(NAMES, NUMBERS, TEXTS), _combined, max_leav
 def _statements(depth: int) -> st.SearchStrategy[str]:
     simple = st.one_of(
         st.tuples(NAMES, EXPRESSIONS).map(lambda t: f"{t[0]} = {t[1]}"),
-        st.tuples(NAMES, st.sampled_from(["+", "*", "-", "**", "<<"]), EXPRESSIONS).map(
-            lambda t: f"{t[0]} {t[1]}= {t[2]}"
-        ),
+        st.tuples(NAMES, st.sampled_from(["+", "*", "-", "**", "<<"]), EXPRESSIONS).map("{0[0]} {0[1]}= {0[2]}".format),
         st.tuples(NAMES, NAMES).map(lambda t: f"{t[0]}.{t[1]} = {t[0]}"),
         st.tuples(NAMES, EXPRESSIONS, EXPRESSIONS).map(lambda t: f"{t[0]}[{t[1]}] = {t[2]}"),
         EXPRESSIONS,

@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.checkpoint import checkpoint
 
 # what differs on hollow tensors without taking other memory, and why
 EXPLAINED = {
@@ -126,9 +125,6 @@ mlp = lambda *widths: nn.Sequential(  # noqa: E731
 
 kind("MLP", (64, 16))(lambda: mlp(16, 128, 64, 4))
 kind("MLP tanh, SGD", (64, 16), optimizer="SGD")(lambda: nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 2)))
-kind("MLP GELU layer norm, AdamW", (64, 16), optimizer="AdamW")(
-    lambda: nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 2))
-)
 kind("MLP ELU batch norm, RMSprop", (64, 16), optimizer="RMSprop")(
     lambda: nn.Sequential(nn.Linear(16, 64), nn.ELU(), nn.BatchNorm1d(64), nn.Linear(64, 2))
 )
@@ -140,12 +136,6 @@ for _name in ("Adamax", "NAdam", "RAdam", "Adadelta"):
 kind("MLP, Adam in a loop", (64, 16), foreach=False)(lambda: mlp(16, 64, 2))
 kind("MLP, Adam fused", (64, 16), fused=True)(lambda: mlp(16, 64, 2))
 kind("MLP, SGD fused", (64, 16), optimizer="SGD", fused=True)(lambda: mlp(16, 64, 2))
-kind("CNN of Atari", (32, 4, 84, 84))(
-    lambda: nn.Sequential(
-        nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU(),
-        nn.Flatten(), nn.Linear(3136, 512), nn.ReLU(), nn.Linear(512, 6),
-    )
-)  # fmt: skip
 
 
 def residual(width: int) -> nn.Module:
@@ -154,37 +144,6 @@ def residual(width: int) -> nn.Module:
 
     conv = lambda: nn.Conv2d(width, width, 3, padding=1, bias=False)  # noqa: E731
     return Own(forward, one=conv(), two=conv(), a=nn.BatchNorm2d(width), b=nn.BatchNorm2d(width))
-
-
-@kind("ResNet", (8, 3, 32, 32), optimizer="SGD")
-def _resnet() -> nn.Module:
-    stem = nn.Sequential(nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
-    return nn.Sequential(stem, residual(16), residual(16), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10))
-
-
-@kind("IMPALA", (8, 4, 64, 64))
-def _impala() -> nn.Module:
-    def forward(self: Any, x: Tensor) -> Tensor:
-        x = self.pool(self.first(x / 255.0))
-        return self.last(torch.relu((x + self.two(functional.relu(self.one(functional.relu(x))))).flatten(1)))
-
-    conv = lambda a: nn.Conv2d(a, 16, 3, padding=1)  # noqa: E731
-    return Own(
-        forward, first=conv(4), one=conv(16), two=conv(16), pool=nn.MaxPool2d(3, 2, 1), last=nn.Linear(16384, 32)
-    )
-
-
-@kind("UNet", (4, 3, 32, 32))
-def _unet() -> nn.Module:
-    def forward(self: Any, x: Tensor) -> Tensor:
-        a = functional.relu(self.down1(x))
-        b = functional.relu(self.down2(functional.max_pool2d(a, 2)))
-        return self.out(torch.cat([a, self.up(b)], 1))
-
-    return Own(
-        forward, down1=nn.Conv2d(3, 16, 3, padding=1), down2=nn.Conv2d(16, 32, 3, padding=1),
-        up=nn.ConvTranspose2d(32, 16, 2, 2), out=nn.Conv2d(32, 1, 1),
-    )  # fmt: skip
 
 
 @kind("UNet block of diffusion", (4, 32, 16, 16), (4,))
@@ -220,20 +179,6 @@ def attend(width: int, heads: int, causal: bool) -> nn.Module:
     )  # fmt: skip
 
 
-@kind("ViT", (4, 3, 32, 32), optimizer="AdamW")
-def _vit() -> nn.Module:
-    def forward(self: Any, x: Tensor) -> Tensor:
-        x = self.patch(x).flatten(2).transpose(1, 2)
-        x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1) + self.place
-        return self.head(self.blocks(x)[:, 0])
-
-    return Own(
-        forward, patch=nn.Conv2d(3, 64, 8, 8), token=nn.Parameter(torch.zeros(1, 1, 64)),
-        place=nn.Parameter(torch.zeros(1, 17, 64)), blocks=nn.Sequential(attend(64, 4, False), attend(64, 4, False)),
-        head=nn.Linear(64, 10),
-    )  # fmt: skip
-
-
 def language(causal: bool) -> nn.Module:
     def forward(self: Any, tokens: Tensor) -> Tensor:
         x = self.embed(tokens) + self.place(torch.arange(tokens.shape[1], device=tokens.device))
@@ -250,14 +195,6 @@ kind("GPT", ((4, 32), L), optimizer="AdamW")(lambda: language(True))
 kind("BERT", ((4, 32), L))(lambda: language(False))
 kind("GPT, autocast bf16", ((4, 32), L), autocast=torch.bfloat16)(lambda: language(True))
 kind("GPT, autocast fp16, GradScaler", ((4, 32), L), autocast=torch.float16)(lambda: language(True))
-
-
-@kind("GPT, checkpointing", ((4, 32), L))
-def _checkpointed() -> nn.Module:
-    def forward(self: Any, tokens: Tensor) -> Tensor:
-        return checkpoint(self.block, self.embed(tokens), use_reentrant=False)
-
-    return Own(forward, embed=nn.Embedding(100, 64), block=attend(64, 4, True))
 
 
 @kind("LLaMA", ((4, 32), L))
@@ -281,16 +218,6 @@ def _llama() -> nn.Module:
     )  # fmt: skip
 
 
-@kind("T5: relative bias, softmax by hand", (4, 16, 64), ((16, 16), L))
-def _t5() -> nn.Module:
-    def forward(self: Any, x: Tensor, buckets: Tensor) -> Tensor:
-        q, k, v = (f(x).view(4, 16, 4, 16).transpose(1, 2) for f in (self.q, self.k, self.v))
-        scores = q @ k.transpose(-1, -2) + self.bias(buckets).permute(2, 0, 1)[None]
-        return (functional.dropout(functional.softmax(scores.float(), -1), 0.1) @ v).transpose(1, 2).reshape(4, 16, 64)
-
-    return Own(forward, q=nn.Linear(64, 64), k=nn.Linear(64, 64), v=nn.Linear(64, 64), bias=nn.Embedding(32, 4))
-
-
 kind("Transformer encoder", (16, 8, 64))(lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4, 128), 2))
 kind("Transformer encoder-decoder", (16, 8, 64), (12, 8, 64))(lambda: nn.Transformer(64, 4, 1, 1, 128))
 kind("MultiheadAttention with masks", (4, 16, 64), ((4, 16), B), ((16, 16), B))(
@@ -298,9 +225,6 @@ kind("MultiheadAttention with masks", (4, 16, 64), ((4, 16), B), ((16, 16), B))(
         lambda self, x, pad, mask: self.att(x, x, x, key_padding_mask=pad, attn_mask=mask, need_weights=False)[0],
         att=nn.MultiheadAttention(64, 4, batch_first=True),
     )
-)
-kind("MultiheadAttention with weights", (4, 16, 64))(
-    lambda: Own(lambda self, x: self.att(x, x, x)[0], att=nn.MultiheadAttention(64, 4, batch_first=True))
 )
 kind("LSTM", (16, 8, 32))(lambda: Own(lambda self, x: self.net(x)[0], net=nn.LSTM(32, 64, 2)))
 kind("GRU", (8, 16, 32))(lambda: Own(lambda self, x: self.net(x)[0], net=nn.GRU(32, 64, batch_first=True)))
@@ -442,29 +366,6 @@ def _ppo() -> nn.Module:
     return Own(forward, actor=mlp(8, 64, 4), critic=mlp(8, 64, 1))
 
 
-@kind("PPO, continuous", (64, 8), (64, 2))
-def _ppo_continuous() -> nn.Module:
-    def forward(self: Any, x: Tensor, action: Tensor) -> Any:
-        mean = self.actor(x)
-        policy = torch.distributions.Normal(mean, self.log.expand_as(mean).exp(), validate_args=False)
-        return policy.log_prob(action).sum(1), policy.entropy().sum(1), self.critic(x)
-
-    return Own(forward, actor=mlp(8, 64, 2), critic=mlp(8, 64, 1), log=nn.Parameter(torch.zeros(1, 2)))
-
-
-@kind("PPO, state-dependent noise", (64, 8), (64, 2))
-def _ppo_sde() -> nn.Module:
-    def forward(self: Any, x: Tensor, action: Tensor) -> Any:
-        latent = self.body(x)
-        std = self.log.exp()
-        variance = torch.mm(latent.detach() ** 2, std**2)
-        policy = torch.distributions.Normal(self.mean(latent), torch.sqrt(variance + 1e-6), validate_args=False)
-        noise = torch.mm(latent, torch.distributions.Normal(torch.zeros_like(std), std, validate_args=False).rsample())
-        return policy.log_prob(action).sum(-1), noise
-
-    return Own(forward, body=mlp(8, 64), mean=nn.Linear(64, 2), log=nn.Parameter(torch.zeros(64, 2)))
-
-
 @kind("GNN: scatter over edges", (50, 16), ((2, 200), L))
 def _gnn() -> nn.Module:
     def forward(self: Any, x: Tensor, edges: Tensor) -> Tensor:
@@ -476,13 +377,6 @@ def _gnn() -> nn.Module:
     return Own(forward, edge=nn.Linear(32, 32), node=nn.Linear(32, 8))
 
 
-kind("Embeddings, cross entropy", ((256,), L))(
-    lambda: Own(
-        lambda self, i: functional.cross_entropy(self.out(self.emb(i)), i),
-        emb=nn.Embedding(500, 32),
-        out=nn.Linear(32, 500),
-    )
-)
 kind("Embedding bag", ((32, 8), L))(lambda: Own(lambda self, i: self.bag(i), bag=nn.EmbeddingBag(100, 32, mode="mean")))
 kind("Group norm", (4, 16, 16, 16))(lambda: nn.Sequential(nn.Conv2d(16, 16, 3), nn.GroupNorm(4, 16), nn.SiLU()))
 kind("Instance norm", (4, 16, 16, 16))(lambda: nn.Sequential(nn.Conv2d(16, 16, 3), nn.InstanceNorm2d(16, affine=True)))
@@ -501,11 +395,6 @@ kind("WaveNet: dilated 1d", (4, 16, 64))(
         a=nn.Conv1d(16, 16, 2, dilation=2), b=nn.Conv1d(16, 16, 2, dilation=2),
     )
 )  # fmt: skip
-kind("Transposed convolutions", (4, 16, 8, 8))(
-    lambda: nn.Sequential(
-        nn.ConvTranspose2d(16, 8, 4, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.ConvTranspose2d(8, 3, 4, 2, 1)
-    )
-)
 kind("Poolings", (4, 8, 16, 16))(
     lambda: Own(
         lambda self, x: (
@@ -529,12 +418,6 @@ kind("Interpolations", (4, 8, 16, 16))(
 kind("Super resolution: pixel shuffle", (4, 1, 16, 16))(
     lambda: nn.Sequential(nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.Conv2d(16, 9, 3, padding=1), nn.PixelShuffle(3))
 )
-kind("Einsum", (4, 16, 32))(
-    lambda: Own(
-        lambda self, x: torch.einsum("bij,bkj->bik", torch.einsum("bnd,de->bne", x, self.w), x),
-        w=nn.Parameter(torch.zeros(32, 32)),
-    )
-)
 
 
 @kind("Mixture of experts", (64, 32))
@@ -547,27 +430,6 @@ def _experts() -> nn.Module:
         return torch.einsum("bk,bke,bed->bd", weight, mask, all_of)
 
     return Own(forward, gate=nn.Linear(32, 4), experts=nn.ModuleList(mlp(32, 64, 32) for _ in range(4)))
-
-
-@kind("MLP-Mixer", (4, 16, 32))
-def _mixer() -> nn.Module:
-    def forward(self: Any, x: Tensor) -> Tensor:
-        x = x + self.tokens(self.n1(x).transpose(1, 2)).transpose(1, 2)
-        return x + self.channels(self.n2(x))
-
-    return Own(forward, tokens=mlp(16, 32, 16), channels=mlp(32, 64, 32), n1=nn.LayerNorm(32), n2=nn.LayerNorm(32))
-
-
-@kind("ConvNeXt", (4, 16, 16, 16))
-def _convnext() -> nn.Module:
-    def forward(self: Any, x: Tensor) -> Tensor:
-        h = self.norm(self.depth(x).permute(0, 2, 3, 1))
-        return x + (self.scale * self.b(functional.gelu(self.a(h)))).permute(0, 3, 1, 2)
-
-    return Own(
-        forward, depth=nn.Conv2d(16, 16, 7, padding=3, groups=16), norm=nn.LayerNorm(16), a=nn.Linear(16, 64),
-        b=nn.Linear(64, 16), scale=nn.Parameter(torch.ones(16)),
-    )  # fmt: skip
 
 
 @kind("Swin: shifted windows", (2, 16, 16, 32))

@@ -68,51 +68,6 @@ def test_attention_takes_the_kernel_that_the_card_would(
     assert attention_backend(card, query, query, query, mask=given, dropout=0.0) == expected
 
 
-def test_efficient_attention_keeps_its_result_and_one_number_per_row(follower: Follower) -> None:
-    query, key, value = (meta(2, 8, 100, 32, grad=True) for _ in range(3))
-    sizes = born(follower, lambda: functional.scaled_dot_product_attention(query, key, value))
-    result = 2 * 8 * 100 * 32 * F32
-    rows = 2 * 8 * 128 * F32  # 100 rows, padded to a multiple of 32
-    assert sizes == [8, 8, result, rows]  # the first two are for random numbers
-
-
-def test_efficient_attention_without_gradients_keeps_no_numbers_per_row(follower: Follower) -> None:
-    query = meta(2, 8, 100, 32)
-    sizes = born(follower, lambda: functional.scaled_dot_product_attention(query, query, query))
-    assert sizes == [8, 8, 2 * 8 * 100 * 32 * F32]
-
-
-def test_efficient_attention_backward_takes_a_tile_per_64_rows_of_each_head(follower: Follower) -> None:
-    query, key, value = (meta(2, 8, 100, 32, grad=True) for _ in range(3))
-    out = functional.scaled_dot_product_attention(query, key, value)
-    sizes = born(follower, lambda: torch.autograd.grad(out, (query, key, value), torch.empty_like(out)))
-    heads, whole = 2 * 8, 2 * 8 * 100 * 32 * F32
-    rows = heads * 100 * F32
-    workspace = heads * 2 * (64 * 64 + 4) * F32  # two tiles of 64 rows for 100, each with a lock of four words
-    assert sizes[-7:] == [whole, whole, whole, whole, rows, rows, workspace]  # gradients, products, sums, delta
-
-
-def test_a_dropout_keeps_a_byte_per_value(follower: Follower) -> None:
-    x = meta(100, 30, grad=True)
-    sizes = born(follower, lambda: functional.dropout(x, 0.1, training=True))
-    assert sizes == [100 * 30, 100 * 30 * F32]  # the mask, the result
-
-
-def test_a_fused_lstm_cell_keeps_its_gates(follower: Follower) -> None:
-    cell = nn.LSTMCell(16, 128, device="meta")
-    x, state = meta(32, 16), (meta(32, 128), meta(32, 128))
-    sizes = born(follower, lambda: cell(x, state))
-    gates, hidden = 32 * 4 * 128 * F32, 32 * 128 * F32
-    assert sizes.count(gates) == 3  # from the input, from the state, and the workspace
-    assert sizes[-3:] == [gates, hidden, hidden]
-
-
-def test_a_fused_gru_cell_keeps_five_values_per_unit(follower: Follower) -> None:
-    cell = nn.GRUCell(16, 128, device="meta")
-    sizes = born(follower, lambda: cell(meta(32, 16), meta(32, 128)))
-    assert sizes[-2:] == [5 * 32 * 128 * F32, 32 * 128 * F32]
-
-
 def test_recurrent_layers_are_one_call_and_their_reserve_is_counted_beside(follower: Follower) -> None:
     layer = nn.LSTM(20, 256, 2, batch_first=True, device="meta")
     output, _ = layer(meta(8, 50, 20))
@@ -121,22 +76,6 @@ def test_recurrent_layers_are_one_call_and_their_reserve_is_counted_beside(follo
     output.sum().backward()
     grads = {weight.grad.untyped_storage()._cdata for weight in layer.parameters() if weight.grad is not None}
     assert len(grads) == 1  # views of one block
-
-
-def test_a_sum_of_booleans_counts_on_a_copy_in_int64(follower: Follower) -> None:
-    mask = meta(64, 100, dtype=torch.bool)
-    sizes = born(follower, lambda: mask.sum(1))
-    assert sizes == [64 * 8, 64 * 100 * 8]
-
-
-def test_many_indices_of_an_embedding_are_sorted_in_its_backward_pass(follower: Follower) -> None:
-    table = nn.Embedding(512, 16, device="meta")
-    for number, sorted_ in ((3072, 0), (3073, 5)):
-        out = table(torch.empty(number, dtype=torch.int64, device="meta"))
-        grad = torch.empty_like(out)
-        sizes = born(follower, lambda out=out, grad=grad: torch.autograd.grad(out, table.weight, grad))
-        assert sizes.count(8 * number) == sorted_  # sorted, order, range, segments, unique
-        assert sizes.count(512 * 16 * F32) == 1
 
 
 # -- mixed precision -------------------------------------------------------------------------------------------------
@@ -173,27 +112,6 @@ def test_autocast_runs_some_in_half_precision_and_others_in_float32(
         assert torch.cat([product, x], 1).dtype == torch.float32
         assert functional.layer_norm(product, (8,)).dtype == torch.float32
     assert (x @ x.t()).dtype == torch.float32
-
-
-def test_attention_under_autocast_is_flash_attention(follower: Follower) -> None:
-    attention = nn.MultiheadAttention(64, 4, batch_first=True, device="meta")
-    x = meta(2, 16, 64, grad=True)
-    with torch.autocast("cuda", dtype=torch.bfloat16):
-        out, _ = attention(x, x, x, need_weights=False)
-    assert out.dtype == torch.bfloat16
-    out.float().sum().backward()
-    assert x.grad is not None and x.grad.dtype == torch.float32
-
-
-def test_a_scaled_loss_makes_a_step(follower: Follower) -> None:
-    layer = nn.Linear(32, 64, device="meta")
-    optimizer, scaler = torch.optim.Adam(layer.parameters()), torch.amp.GradScaler("cuda")
-    with torch.autocast("cuda", dtype=torch.float16):
-        loss = layer(meta(8, 32)).float().mean()
-    scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    assert set(optimizer.state) == set(layer.parameters())
 
 
 def test_afterwards_operators_are_as_before() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from legroom.hollow.cuda_allocator import CachingAllocator, Settings, round_size, segment_size
+from legroom.hollow.cuda_allocator import CachingAllocator, Settings, segment_size
 from legroom.hollow.replaying import replay
 from legroom.units import MIB
 
@@ -34,11 +34,6 @@ def test_recordings_cover_what_they_are_for():
         assert f"allocator_{kind}.json.gz" in names
 
 
-@pytest.mark.parametrize(("request_bytes", "rounded"), [(1, 512), (512, 512), (513, 1024), (1_000_000, 1_000_448)])
-def test_sizes_are_multiples_of_512(request_bytes, rounded):
-    assert round_size(request_bytes) == rounded
-
-
 @pytest.mark.parametrize(
     ("size", "segment"),
     [(512, 2 * MIB), (MIB, 2 * MIB), (MIB + 512, 20 * MIB), (10 * MIB - 512, 20 * MIB), (10 * MIB, 10 * MIB),
@@ -46,27 +41,6 @@ def test_sizes_are_multiples_of_512(request_bytes, rounded):
 )  # fmt: skip
 def test_segments_by_request(size, segment):
     assert segment_size(size) == segment
-
-
-def test_small_and_large_requests_use_separate_segments():
-    result = replay(alloc(1000, 2 * MIB, 3000))
-    assert result.segments == (2 * MIB, 20 * MIB)
-    assert result.peak_allocated == 1024 + 2 * MIB + 3072
-    assert result.fragmentation == 22 * MIB - result.allocated_at_reserved_peak
-
-
-def test_a_remainder_of_up_to_one_mib_stays_with_a_large_block():
-    # the 12 MiB segment serves 11.5 MiB whole, and the allocator counts all of it as allocated
-    events = [*alloc(12 * MIB), ("free", 0), ("alloc", 1, 11 * MIB + MIB // 2)]
-    result = replay(events)
-    assert result.segments == (12 * MIB,)
-    assert result.live_at_allocated_peak == {0: 12 * MIB}
-    assert replay([*events, ("free", 1), ("alloc", 2, 10 * MIB), ("alloc", 3, 2 * MIB)]).segments == (12 * MIB,)
-
-
-def test_neighbours_merge_when_freed():
-    events = [*alloc(8 * MIB, 8 * MIB), ("free", 0), ("free", 1), ("alloc", 2, 16 * MIB)]
-    assert replay(events).segments == (20 * MIB,)
 
 
 def test_cached_segments_are_given_back_before_running_out():
@@ -119,7 +93,3 @@ def test_expandable_segments_unmap_free_pages_before_running_out():
 def test_results_of_the_allocator_are_ignored_as_input():
     events = [["segment_alloc", 2 * MIB], ["alloc", 7, 100], ["segment_free", 2 * MIB], ["free", 7], ["free", 8]]
     assert replay(events).segments == (2 * MIB,)
-
-
-def test_nothing_needs_nothing():
-    assert replay([]).peak_reserved == replay(alloc(0)).peak_reserved == 0

@@ -152,12 +152,6 @@ def test_where_there_is_no_time_some_are_looked_at_and_it_is_said_how_many(hurri
     assert 3 < hurried.looked["seen"] < 20 and hurried.looked["total"] == 100
 
 
-def test_a_length_hint_leads_to_the_largest(hurried: Follower) -> None:
-    data = Texts(seconds=0.005)
-    data.lengths = [len(Texts()[item]) for item in range(COUNT)]  # type: ignore[attr-defined]
-    assert (4, 90) in trained(DataLoader(data, batch_size=4, collate_fn=padded), hurried)
-
-
 def test_rows_of_a_tensor_need_not_be_fetched(hurried: Follower) -> None:
     data = TensorDataset(torch.zeros(200_001, 1))
     shapes = trained(DataLoader(data, batch_size=2), hurried)

@@ -169,24 +169,13 @@ def test_installed_environments_and_layers_need_no_trust() -> None:
         assert not own_code(run).names
 
 
-SHADOWS = (
-    "numpy",
-    "yaml",
-    "json",
-    "torch",
-    "gymnasium",
-    "pydantic",
-    "typing_extensions",
-    "cloudpickle",
-    "pickle",
-    "six",
-)
+SHADOWS = "numpy yaml json torch gymnasium pydantic typing_extensions cloudpickle pickle six"
 
 
 @pytest.mark.parametrize("path", [None, ":"])
 def test_modules_beside_a_run_file_shadow_nothing(tmp_path: Path, path: str | None) -> None:
     """With trust the run's own module is imported, and numpy is numpy all the same; in a real process."""
-    for name in SHADOWS if path is None else SHADOWS[:2]:  # from PYTHONPATH Python itself imports more, before us
+    for name in SHADOWS.split()[: None if path is None else 2]:  # from PYTHONPATH Python itself imports more, before us
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'canary')!r}, 'w').write({name!r})")
     (tmp_path / "own.py").write_text(
         f"import gymnasium\nopen({str(tmp_path / 'imported')!r}, 'w')\n"

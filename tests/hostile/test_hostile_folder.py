@@ -40,13 +40,13 @@ SCRIPT = "from stable_baselines3 import PPO\nPPO('MlpPolicy', 'CartPole-v1', n_s
 LOG = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 7.78 GiB\n"
 RAY = "train rllib.yaml --out rllib"
 QUICK = (
-    "predict run.yaml --mode arithmetic", "predict train.py --mode arithmetic", "predict run.yaml",
+    "predict run.yaml --mode arithmetic", "predict train.py --mode arithmetic", "--help",
     "fit run.yaml --mode arithmetic --ram 1GiB", "check .", "explain oom.log", "machine", "workloads", "schema",
-    "--help",
 )  # fmt: skip
 SLOW = (
-    "predict train.py", "predict own.yaml --trust", "fit own.yaml --trust --ram 2GiB", "train run.yaml --out light",
-    "train own.yaml --out own", "train subproc.yaml --plain --out subproc", "train run.yaml --out light --resume",
+    "predict run.yaml", "predict train.py", "predict own.yaml --trust", "fit own.yaml --trust --ram 2GiB",
+    "train run.yaml --out light", "train own.yaml --out own", "train subproc.yaml --plain --out subproc",
+    "train run.yaml --out light --resume",
     "profile own_env:make --frames 50", "watch -- true", "export light policy.zip",
     "sweep run.yaml --param seed=0..1 --out sweeps",
     "predict rllib.yaml", RAY,
@@ -74,15 +74,8 @@ def imported(folder: Path, start: list[str], command: str) -> tuple[str, subproc
     spy.unlink(missing_ok=True)
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONSAFEPATH")}
     environment |= {"SPY": str(spy), "XDG_CACHE_HOME": str(folder / "cache"), "OMP_NUM_THREADS": "1", "COLUMNS": "150"}
-    done = subprocess.run(
-        [*start, *command.split()],
-        cwd=folder,
-        env=environment,
-        text=True,
-        capture_output=True,
-        timeout=400,
-        check=False,
-    )
+    asked = {"cwd": folder, "env": environment, "text": True, "capture_output": True, "timeout": 400}
+    done = subprocess.run([*start, *command.split()], check=False, **asked)
     return spy.read_text() if spy.exists() else "", done
 
 

@@ -26,8 +26,9 @@ HERE = str(Path(__file__).parent)
 
 
 @pytest.fixture
-def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def outside(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A temporary folder of one's own, and no run yet in this process."""
+    tmp_path_factory.getbasetemp()  # pytest's own is not in it
     folder = Path(tempfile.mkdtemp(prefix="lr-"))  # short: a fork server has a socket in it, with a name of 108 bytes
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr("tempfile.tempdir", None)

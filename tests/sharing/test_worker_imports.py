@@ -103,7 +103,7 @@ def test_what_a_package_defines_itself_is_there_when_it_is_asked_for(tmp_path: P
     said = run_script(
         """
         import sys
-        from legroom.sharing.worker_imports import put_off_packages
+        from legroom.sharing.worker import put_off_packages
         put_off_packages()
         from stable_baselines3.common.monitor import Monitor
         import stable_baselines3

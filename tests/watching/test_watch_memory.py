@@ -57,7 +57,7 @@ for _ in range(3):
     if os.fork() == 0:
         time.sleep(1)
         for at in range(0, len(data), 4096): data[at] = 1
-        time.sleep(1.2)
+        time.sleep(3.5)
         os._exit(0)
 for _ in range(3): os.wait()
 """

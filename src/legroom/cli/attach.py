@@ -9,7 +9,7 @@ from legroom.cli.commands import RehearsalOptions, TrainProgramCommand
 from legroom.cli.fit_program import find_attached
 from legroom.cli.output import check_writable
 from legroom.cli.rehearse import rehearser
-from legroom.cli.watch import displays, report
+from legroom.cli.watch import display_for, report
 from legroom.errors import EXIT_FINDINGS, EXIT_GOOD, BadInput
 from legroom.model.program_plan import Savings
 from legroom.rendering.attached_text import TRAIN, attached_document, attached_plan_document, attached_report
@@ -39,7 +39,7 @@ def run(asked: TrainProgramCommand) -> int:
             return EXIT_FINDINGS
         what = {**what, **found_to_fit}
     with attaching(asked.command, what, os.environ, has_gpu=has_gpu) as attached:
-        display, shown = displays(asked.out, TRAIN, force=asked.force)
+        shown = display_for(asked.out, TRAIN, force=asked.force)
         with Signals() as signals:  # held until the result is written
             found = watch(asked.command, limit=limit, display=shown, signals=signals, environment=attached.environment)
             if found.limit is not None:
@@ -47,7 +47,7 @@ def run(asked: TrainProgramCommand) -> int:
             said = attached.notes(), attached.stored(), attached.predicted()
             text = attached_report(found, *said, wanted=tuple(what), vram=vram_nbytes)
             document = watched_json(found, **attached_document(*said))
-            report(asked, found, display, text, document)
+            report(asked, found, shown, text, document)
     return EXIT_GOOD if found.exit_code is None else found.exit_code
 
 

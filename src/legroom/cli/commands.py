@@ -119,7 +119,6 @@ class RehearsalOptions(PlaceOptions):
     keep_writes: bool = option("Keep the files that your program writes.", rare=True)
     values: Literal["assume", "real"] = "assume"
     small: str = "1MiB"
-    again: bool = False
 
 
 class PredictProgramCommand(SchedulerOption, PageOptions, RehearsalOptions):
@@ -145,7 +144,6 @@ class PredictProgramCommand(SchedulerOption, PageOptions, RehearsalOptions):
         "Values read from the GPU: assumed and listed, or computed on the CPU.", rare=True, default="assume"
     )
     small: str = option("GPU tensors up to this size keep their values.", metavar="SIZE", rare=True, default="1MiB")
-    again: bool = option("Run a JAX program despite a cached result.", rare=True)
     everything: bool = option("List everything, and show the program's own output.", "--all", group=OUTPUT)
     output: Path | None = option(
         "Write the equivalent run file (SB3).", "-o", "--output", metavar="FILE", group=OUTPUT, rare=True

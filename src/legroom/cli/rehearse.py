@@ -101,7 +101,6 @@ def rehearser(asked: RehearsalOptions, output: Printed = "kept") -> Rehearser:
         real_limit=real,
         seconds=asked.seconds,
         updates=asked.updates,
-        again=asked.again,
         writes="kept" if asked.keep_writes else "discarded",
     )
 

@@ -18,7 +18,7 @@ from legroom.rendering.printable import printable
 from legroom.rendering.watch_text import WATCH, WatchDisplay, watched_document, watched_json
 from legroom.units import parse_size
 from legroom.watching.command import Signals, write_all
-from legroom.watching.watch import Display, LoggedDisplay, attach, watch
+from legroom.watching.watch import attach, watch
 
 JSON_FILE, PAGE_FILE = "watch.json", "watch.html"
 
@@ -31,9 +31,9 @@ def run(asked: WatchCommand) -> int:
         raise BadInput(f"--interval {asked.interval:g} is out of range", hint="0.01 to 3600 seconds")
     nbytes = parse_size(asked.limit, what="--limit") if asked.limit is not None else None
     check_writable("--html", asked.html, force=asked.force)
-    display, shown = displays(asked.out, force=asked.force)
+    display = display_for(asked.out, force=asked.force)
     with Signals() as signals:  # held until the result is written
-        how: Any = {"interval_s": asked.interval, "limit": nbytes, "display": shown, "signals": signals}
+        how: Any = {"interval_s": asked.interval, "limit": nbytes, "display": display, "signals": signals}
         if asked.command:
             found = watch(asked.command, **how, output_to_stderr=asked.json)
         else:
@@ -42,8 +42,8 @@ def run(asked: WatchCommand) -> int:
     return EXIT_GOOD if found.exit_code is None else found.exit_code
 
 
-def displays(out: Path | None, command: str = WATCH, *, force: bool = False) -> tuple[WatchDisplay, Display]:
-    """Return what writes to the terminal, and what the watching shows itself on, which also logs to a folder.
+def display_for(out: Path | None, command: str = WATCH, *, force: bool = False) -> WatchDisplay:
+    """Return what the watching shows itself on, which also logs to a folder.
 
     Raises:
         BadInput: the folder cannot be made or written to.
@@ -54,8 +54,7 @@ def displays(out: Path | None, command: str = WATCH, *, force: bool = False) -> 
             check_writable("--out", out / name, force=force)
     may_draw = _may_draw()
     colour = may_draw and "NO_COLOR" not in os.environ
-    display = WatchDisplay(_to_stderr, live=may_draw, colour=colour, command=command)
-    return display, display if out is None else LoggedDisplay(display, out)
+    return WatchDisplay(_to_stderr, live=may_draw, colour=colour, command=command).logging(out)
 
 
 def report(

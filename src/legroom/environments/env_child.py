@@ -24,7 +24,7 @@ from legroom.machine.child_process import call_after, close_and_leave, queued_s,
 from legroom.machine.tree import process_memory
 from legroom.model.spaces import leaves as model_leaves
 from legroom.sharing.shared_folder import VARIABLE
-from legroom.sharing.worker_imports import put_off_packages
+from legroom.sharing.worker import put_off_packages
 
 STEPS, STEPPING_S = 128, 0.25  # of each half
 SECOND_INSTANCE_BELOW = 1 << 30  # a second one of a giant would be the out-of-memory we are asked to foresee

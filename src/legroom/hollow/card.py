@@ -45,27 +45,19 @@ class CardPlan:
     @classmethod
     def read(cls, plan: dict[str, Any]) -> CardPlan:
         card = plan.get("card") or {}
+        capability = card.get("capability")
+        if isinstance(capability, str):
+            major, _, minor = capability.partition(".")
+            capability = int(major), int(minor or 0)
         given: dict[str, Any] = {
-            "name": card.get("name"),
-            "nbytes": card.get("bytes"),
-            "multiprocessors": card.get("sm_count"),
-            "capability": _capability(card.get("capability")),
-            "limit": plan.get("limit"),
-        }
+            "name": card.get("name"), "nbytes": card.get("bytes"), "multiprocessors": card.get("sm_count"),
+            "capability": capability and tuple(capability), "limit": plan.get("limit"),
+        }  # fmt: skip
         return cls(**{name: value for name, value in given.items() if value is not None})
 
     @property
     def shape(self) -> Shape:
         return card_with(self.multiprocessors, self.capability)
-
-
-def _capability(given: Any) -> tuple[int, int] | None:
-    if given is None:
-        return None
-    if isinstance(given, (list, tuple)):
-        return int(given[0]), int(given[1])
-    major, _, minor = str(given).partition(".")
-    return int(major), int(minor or 0)
 
 
 class Stat:
@@ -98,7 +90,11 @@ class Card:
     def __init__(self, index: int, plan: CardPlan, shape: Shape | None = None) -> None:
         self.index, self.plan, self.shape = index, plan, shape or plan.shape
         self.device = torch.device("cuda", index)
-        self.allocator = CachingAllocator(_settings(os.environ))
+        text = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+        said = dict(part.split(":", 1) for part in text.replace(" ", "").split(",") if ":" in part)
+        split = said.get("max_split_size_mb", "")
+        expandable = said.get("expandable_segments", "").lower() == "true"
+        self.allocator = CachingAllocator(Settings(expandable, int(split) if split.isdigit() else None))
         self.fraction = 1.0
         self.stats = {(name, pool): Stat() for name in _STATS for pool in ("all", "large_pool", "small_pool")}
         self.ooms = self.retries = 0
@@ -133,7 +129,9 @@ class Card:
             raise OutOfMemory(self.refusal(nbytes))
         self._count(block, nbytes, 1)
         if self.allocator.reserved != before:
-            self._reserve(block, self.allocator.reserved - before)
+            for pool in ("all", "small_pool" if block.small else "large_pool"):
+                self.stats["segment", pool].change(1)
+                self.stats["reserved_bytes", pool].change(self.allocator.reserved - before)
         return block
 
     def give(self, block: Block, nbytes: int) -> None:
@@ -167,13 +165,7 @@ class Card:
         self.stats["allocation", "all"].change(sign)
         self.stats["requested_bytes", "all"].change(sign * nbytes)
 
-    def _reserve(self, block: Block, nbytes: int) -> None:
-        for pool in ("all", "small_pool" if block.small else "large_pool"):
-            self.stats["segment", pool].change(1)
-            self.stats["reserved_bytes", pool].change(nbytes)
-
     def memory_stats(self) -> dict[str, Any]:
-        """Return the figures as `torch._C._cuda_memoryStats` nests them."""
         found: dict[str, Any] = {}
         for (name, pool), stat in self.stats.items():
             found.setdefault(name, {})[pool] = stat.figures()
@@ -213,14 +205,3 @@ def _size(nbytes: int) -> str:
         if nbytes <= unit:
             return f"{nbytes / (unit >> 10):.2f} {name}"
     return f"{nbytes / GIB:.2f} GiB"
-
-
-def _settings(environment: Any) -> Settings:
-    """Return what PYTORCH_ALLOC_CONF (or its older name) says."""
-    text = environment.get("PYTORCH_ALLOC_CONF") or environment.get("PYTORCH_CUDA_ALLOC_CONF") or ""
-    found = dict(part.split(":", 1) for part in text.replace(" ", "").split(",") if ":" in part)
-    split = found.get("max_split_size_mb")
-    return Settings(
-        expandable_segments=found.get("expandable_segments", "").lower() == "true",
-        max_split_size_mb=int(split) if split and split.isdigit() else None,
-    )

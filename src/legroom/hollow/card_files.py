@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .dispatching import Follower
-from .known_values import unwritten
+from .fake_tensors import unwritten
 
 _WRITTEN_AT_MOST = 1 << 20  # zeros for missing values up to this size; a hole in the file beyond it
 

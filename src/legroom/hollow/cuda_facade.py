@@ -6,6 +6,7 @@ simulated cards. Everything in C++ that is not answered raises one line that nam
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import os
@@ -33,9 +34,13 @@ def install(follower: Follower) -> None:
     """Answer for the card from now on."""
     parts = (_answers, install_streams, install_graphs, _memory_history)
     table = {name: answer for part in parts for name, answer in part(follower).items()}
+
+    def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
+        raise NotSimulated(f"torch._C.{name} is not simulated in a rehearsal")
+
     for name in dir(C):
         if name.startswith(("_cuda_", "_accelerator_")) and name not in table:
-            setattr(C, name, _refuse(f"torch._C.{name}"))
+            setattr(C, name, functools.partial(refuse, name))
     for name, answer in table.items():
         setattr(C, name, answer)
 
@@ -50,7 +55,10 @@ def install(follower: Follower) -> None:
     _nvml(follower)
     install_process_groups(follower)
     _typed_tensors(follower)
-    _settings_not_modelled(follower)
+    text = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+    for name, value in (each.strip().partition(":")[::2] for each in text.split(",") if each.strip()):
+        if name not in MODELLED and not name.startswith("pinned_") and (name, value) != ("backend", "native"):
+            follower.journal.json("unmodelled", what=f"{name} in PYTORCH_CUDA_ALLOC_CONF")
     cuda: Any = torch.cuda
     cuda._lazy_init = lambda: None
     cuda.is_available = lambda: bool(follower.cards)
@@ -74,15 +82,6 @@ def install(follower: Follower) -> None:
     for name, answer in (("_init", lambda: True), ("is_available", lambda: True), ("version", lambda: 91900)):
         inside[name] = answer
         setattr(cudnn, name, answer)
-
-
-def _settings_not_modelled(follower: Follower) -> None:
-    """Say which settings of the allocator have no effect here."""
-    text = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or ""
-    given = dict(each.strip().partition(":")[::2] for each in text.split(",") if each.strip())
-    for name, value in given.items():
-        if name not in MODELLED and not name.startswith("pinned_") and (name, value) != ("backend", "native"):
-            follower.journal.json("unmodelled", what=f"{name} in PYTORCH_CUDA_ALLOC_CONF")
 
 
 def _typed_tensors(follower: Follower) -> None:
@@ -137,13 +136,6 @@ def _index(device: Any) -> int | None:
     return torch.device(device).index
 
 
-def _refuse(name: str) -> Callable[..., Any]:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise NotSimulated(f"{name} is not simulated in a rehearsal")
-
-    return refuse
-
-
 def _memory_info(follower: Follower, index: int | None) -> tuple[int, int]:
     card = follower.figures(follower.card_at(index).index)
     return card.free_bytes, card.plan.nbytes
@@ -166,10 +158,7 @@ class _Properties:
         self.uuid = "00000000-0000-0000-0000-000000000000"
 
     def __repr__(self) -> str:
-        return (
-            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
-            f"total_memory={self.total_memory >> 20}MB, multi_processor_count={self.multi_processor_count})"
-        )
+        return f"_CudaDeviceProperties({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
 
 def _scattered(tensor: Any, devices: Any, sizes: Any = None, dim: int = 0, streams: Any = None) -> Any:
@@ -257,29 +246,21 @@ _NO_HISTORY = (
 def _memory_history(follower: Follower) -> dict[str, Any]:
     """Accept the calls of `torch.cuda.memory` that record memory, and say once that nothing is.
 
-    People who look for memory have them in their programs; they change nothing on the card. A snapshot has no segments
-    here, and is not written to a file: an earlier one, of a real run, may be there.
+    A snapshot has no segments here, and is not written to a file: an earlier one, of a real run, may be there.
     """
     said: list[bool] = []
 
-    def record(*_: Any, **__: Any) -> None:
+    def record(*_: Any, **__: Any) -> dict[str, Any]:
         if not said:
             said.append(True)
             follower.journal.json("note", text=_NO_HISTORY)
-
-    def snapshot(*_: Any, **__: Any) -> dict[str, Any]:
-        record()
         traces: list[Any] = [[] for _ in follower.cards]
         return {"segments": [], "device_traces": traces, "allocator_settings": {}, "external_annotations": []}
 
     memory: Any = torch.cuda.memory
     memory._dump_snapshot = record
-    return {
-        "_cuda_record_memory_history": record,
-        "_cuda_record_memory_history_legacy": record,
-        "_cuda_memorySnapshot": snapshot,
-        "_cuda_isHistoryEnabled": lambda: False,
-    }
+    names = ("_cuda_record_memory_history", "_cuda_record_memory_history_legacy", "_cuda_memorySnapshot")
+    return {**dict.fromkeys(names, record), "_cuda_isHistoryEnabled": lambda: False}
 
 
 class NVMLError(Exception):
@@ -306,18 +287,18 @@ def _nvml(follower: Follower) -> None:
             return 0
         raise AttributeError(f"pynvml.{name} is not simulated in a rehearsal")
 
-    module.NVMLError = module.NVMLError_DriverNotLoaded = module.NVMLError_NotSupported = NVMLError
-    module.nvmlInit = module.nvmlInitWithFlags = module.nvmlShutdown = nothing
-    module.nvmlDeviceGetCount = lambda: len(follower.cards)
-    module.nvmlDeviceGetHandleByIndex = device
-    module.nvmlDeviceGetMemoryInfo = memory
-    module.nvmlDeviceGetName = lambda handle: follower.cards[handle].plan.name
-    module.nvmlDeviceGetIndex = lambda handle: handle
-    module.nvmlDeviceGetUtilizationRates = lambda handle: types.SimpleNamespace(gpu=0, memory=0)
-    module.nvmlDeviceGetTemperature = lambda handle, sensor: 40
-    module.nvmlDeviceGetPowerUsage = lambda handle: 50_000
-    module.nvmlDeviceGetComputeRunningProcesses = lambda handle: []
-    module.nvmlDeviceGetUUID = lambda handle: f"GPU-00000000-0000-0000-0000-{handle:012d}"
-    module.nvmlSystemGetDriverVersion = lambda: "580.00"
-    module.__getattr__ = unknown
+    vars(module).update(
+        NVMLError=NVMLError, NVMLError_DriverNotLoaded=NVMLError, NVMLError_NotSupported=NVMLError, nvmlInit=nothing,
+        nvmlInitWithFlags=nothing, nvmlShutdown=nothing, nvmlDeviceGetHandleByIndex=device, __getattr__=unknown,
+        nvmlDeviceGetMemoryInfo=memory,
+        nvmlDeviceGetCount=lambda: len(follower.cards),
+        nvmlDeviceGetName=lambda handle: follower.cards[handle].plan.name,
+        nvmlDeviceGetIndex=lambda handle: handle,
+        nvmlDeviceGetUtilizationRates=lambda handle: types.SimpleNamespace(gpu=0, memory=0),
+        nvmlDeviceGetTemperature=lambda handle, sensor: 40,
+        nvmlDeviceGetPowerUsage=lambda handle: 50_000,
+        nvmlDeviceGetComputeRunningProcesses=lambda handle: [],
+        nvmlDeviceGetUUID=lambda handle: f"GPU-00000000-0000-0000-0000-{handle:012d}",
+        nvmlSystemGetDriverVersion=lambda: "580.00",
+    )  # fmt: skip
     sys.modules["pynvml"] = module

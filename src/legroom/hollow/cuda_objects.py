@@ -8,6 +8,7 @@ process is rehearsed by itself.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import os
@@ -26,21 +27,15 @@ def install_streams(follower: Follower) -> dict[str, Any]:
     here = follower.here
 
     def card_index(device: Any) -> int:
-        if device is None:
-            return int(here.device)
-        if isinstance(device, int):
-            return follower.card_at(device if device >= 0 else None).index
-        return follower.card_at(torch.device(device).index).index
+        index = device if device is None or isinstance(device, int) else torch.device(device).index
+        return follower.card_at(None if index is not None and index < 0 else index).index
 
     class Stream:
         """Stands for `torch.cuda.Stream`."""
 
         def __init__(self, device: Any = None, priority: int = 0, **given: Any) -> None:
-            index = given.get("device_index")
-            self.device_index = card_index(device) if index is None else index
-            self.stream_id = given.get("stream_id")
-            if self.stream_id is None:
-                self.stream_id = next(numbers)
+            self.device_index = card_index(given.get("device_index", device))
+            self.stream_id = next(numbers) if given.get("stream_id") is None else given["stream_id"]
             self.device = torch.device("cuda", self.device_index)
             self.device_type, self.priority = 1, priority
             self.cuda_stream = self.native_handle = self.stream_id
@@ -68,10 +63,7 @@ def install_streams(follower: Follower) -> dict[str, Any]:
             select(self._before.pop())
 
         def __eq__(self, other: object) -> bool:
-            return isinstance(other, Stream) and (other.stream_id, other.device_index) == (
-                self.stream_id,
-                self.device_index,
-            )
+            return isinstance(other, Stream) and hash(other) == hash(self)
 
         def __hash__(self) -> int:
             return hash((self.stream_id, self.device_index))
@@ -104,25 +96,8 @@ def install_streams(follower: Follower) -> dict[str, Any]:
                 raise RuntimeError("Both events must be recorded before calculating elapsed time.")
             return float(end_event._at - self._at) * 1000
 
-    class ExternalStream(Stream):
-        """Refused: a stream of another library."""
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            raise RuntimeError("torch.cuda.ExternalStream is not simulated in a rehearsal")
-
-    class StreamContext:
-        """Stands for `torch.cuda.StreamContext`."""
-
-        def __init__(self, stream: Any) -> None:
-            self.stream = stream
-
-        def __enter__(self) -> None:
-            if self.stream is not None:
-                self.stream.__enter__()
-
-        def __exit__(self, *_: object) -> None:
-            if self.stream is not None:
-                self.stream.__exit__()
+    def external(*args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("torch.cuda.ExternalStream is not simulated in a rehearsal")
 
     def current(device: Any = None) -> Any:
         index = card_index(device)
@@ -137,7 +112,7 @@ def install_streams(follower: Follower) -> dict[str, Any]:
         return Stream(stream_id=0, device_index=card_index(device))
 
     cuda: Any = torch.cuda
-    for name, value in (("Stream", Stream), ("Event", Event), ("ExternalStream", ExternalStream)):
+    for name, value in (("Stream", Stream), ("Event", Event), ("ExternalStream", external)):
         setattr(cuda, name, value)
         setattr(cuda.streams, name, value)
     bases: Any = importlib.import_module("torch._streambase")
@@ -145,7 +120,7 @@ def install_streams(follower: Follower) -> dict[str, Any]:
         if hasattr(getattr(bases, name, None), "register"):
             getattr(bases, name).register(kind)
     torch.Stream, torch.Event = Stream, Event  # type: ignore[misc,assignment]
-    cuda.StreamContext, cuda.stream = StreamContext, StreamContext
+    cuda.StreamContext = cuda.stream = lambda stream: contextlib.nullcontext() if stream is None else stream
     cuda.current_stream, cuda.default_stream, cuda.set_stream = current, default, select
     return {
         "_accelerator_getStream": current,
@@ -184,7 +159,7 @@ def install_graphs(follower: Follower) -> dict[str, Any]:
             if self._pool is None:
                 raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
 
-        instantiate = register_generator_state = enable_debug_mode = nothing
+        instantiate = register_generator_state = enable_debug_mode = debug_dump = nothing
 
         def reset(self) -> None:
             if self._pool is None:
@@ -197,9 +172,6 @@ def install_graphs(follower: Follower) -> dict[str, Any]:
 
         def pool(self) -> Any:
             return self._pool
-
-        def debug_dump(self, debug_path: str) -> None:
-            raise RuntimeError("torch.cuda.CUDAGraph.debug_dump is not simulated in a rehearsal")
 
         def __del__(self) -> None:
             self.reset()
@@ -237,13 +209,10 @@ def install_generators(follower: Follower) -> None:
         def clone_state(self) -> Any:
             return made(self.device, self.get_state())
 
-        def graphsafe_get_state(self) -> Any:
-            return self
+        graphsafe_get_state, set_offset = clone_state, nothing
 
         def graphsafe_set_state(self, state: Any) -> None:
             self.set_state(state.get_state())
-
-        set_offset = nothing
 
         def get_offset(self) -> int:
             return 0

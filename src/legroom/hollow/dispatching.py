@@ -22,23 +22,26 @@ from .card_storages import CardStorages, Record, graph_task
 from .conv_scratch import CONVOLUTIONS, laid_out
 from .cuda_reduce import GpuShape as Shape
 from .fake_tensors import (
-    _ASK as ASK,
-)
-from .fake_tensors import (
-    _OUT_OF_PLACE,
-    _follow,
-    _kept_in_place,
-    _recipe,
-    _tensors,
+    ASK,
+    DEVICE,
+    NUMBERS_MATTER,
+    OUT_OF_PLACE,
+    concerned,
+    constants,
+    describe,
+    follow,
+    hollowed,
     is_meta,
+    kept_in_place,
+    recipe_of,
+    tensors_in,
+    zeros,
 )
 from .journal import Requests
 from .known_values import NONE, Facts, Shadows
-from .library_memory import NAMES, LibraryMemory
 from .op_scratch import Call
-from .operator_arguments import META, NUMBERS_MATTER, concerned, constants, describe, hollowed, zeros
+from .recurrent_scratch import NAMES, LibraryMemory
 from .scratch_uncertainty import MATMULS, PROGRAMS, SHAPES, doubt_of
-from .sparse_tensors import SparseTensors
 from .value_operators import ValueOperators
 
 _aten = torch.ops.aten
@@ -72,8 +75,7 @@ class Follower(CardStorages):
         self._unmodelled: set[Any] = set()
         self._doubts: dict[str, int] = {}
         self._tried: set[tuple[int, str]] = set()  # convolutions that were benchmarked
-        self._sparse = SparseTensors(self, _Entered)
-        self._special = ValueOperators(self, _Entered, self._sparse).table
+        self._special = ValueOperators(self, _Entered).table
 
     @classmethod
     def of_run(cls, shape: Shape | None, reads: RunReads) -> Follower:
@@ -126,6 +128,10 @@ class Follower(CardStorages):
             return self._run(func, args, kwargs)
         except OutOfMemory as error:
             failure = error.with_traceback(None)  # its frames would keep tensors alive that die on a card
+        except NotImplementedError as error:
+            if "storage" not in str(error):
+                raise
+            failure = self.refused(f"{func} of a tensor without a storage of its own (sparse)")
         except RuntimeError as error:
             if "on the expected device meta" not in str(error):
                 raise
@@ -186,11 +192,8 @@ class Follower(CardStorages):
         card = None
         if kwargs:
             kwargs, card = self._placed(kwargs, kwargs.get("device"))
-        try:
-            if card is None:
-                card = self._card_of(args) or (self._card_of(kwargs.values()) if kwargs else None)
-        except NotImplementedError:  # a tensor without a storage of its own
-            return self._sparse.run(func, args, kwargs)
+        if card is None:
+            card = self._card_of(args) or (self._card_of(kwargs.values()) if kwargs else None)
         known, here = card is not None, self.here
         here.card = card or self.cards[here.device]
         here.origin = facts.name
@@ -200,12 +203,9 @@ class Follower(CardStorages):
                 return out
         if not known and not self._ours():
             return func(*args, **kwargs)  # the program's own use of the meta device
-        try:
-            for given in args:
-                if isinstance(given, torch.Tensor) and is_meta(given):
-                    self.births(given)  # if it was made behind the dispatcher's back
-        except NotImplementedError:
-            return self._sparse.run(func, args, kwargs)
+        for given in args:
+            if isinstance(given, torch.Tensor) and is_meta(given):
+                self.births(given)  # if it was made behind the dispatcher's back
         if facts.composite:  # called from here, below autograd, which divides it elsewhere
             with _Entered(self):
                 return func.decompose(*args, **kwargs)
@@ -217,7 +217,7 @@ class Follower(CardStorages):
         if wanted is not None:
             device = torch.device(wanted)
             if device.type == "cuda":
-                kwargs = {**kwargs, "device": META}
+                kwargs = {**kwargs, "device": DEVICE}
                 card = self.card_at(device.index)
         if kwargs.get("pin_memory"):
             kwargs = {**kwargs, "pin_memory": False}
@@ -252,7 +252,7 @@ class Follower(CardStorages):
         if backward:
             self.libraries.passed()
         if backward and facts.may_keep:
-            kept = _kept_in_place(func, args)
+            kept = kept_in_place(func, args)
             if kept is not None:
                 if facts.program is not None:  # scratch beside what is written into
                     self.run_steps(list(facts.program(Call(args, kwargs, kept, self.here.card.shape))), kept)
@@ -304,7 +304,7 @@ class Follower(CardStorages):
             facts.special = self._set
         facts.program = PROGRAMS.get(func) if self.scratch else None
         facts.matmul = self.scratch and func in MATMULS
-        facts.may_keep = func is _aten.add.Tensor or func in _OUT_OF_PLACE
+        facts.may_keep = func is _aten.add.Tensor or func in OUT_OF_PLACE
         facts.numbers_matter = func in NUMBERS_MATTER
         facts.ask = SHAPES.get(func, func)
         facts.doubt = doubt_of(func) if self.scratch else None
@@ -317,7 +317,7 @@ class Follower(CardStorages):
         """Run the operator on shapes; what it returned last time for the same shapes is made anew without asking."""
         recipe = ASK if key is None else self._recipes.get(key, NONE)
         if recipe is not ASK and recipe is not NONE:
-            return _follow(recipe, args)
+            return follow(recipe, args)
         try:
             out = facts.ask(*args, **kwargs)
         except NotImplementedError:
@@ -329,7 +329,7 @@ class Follower(CardStorages):
             changed = (
                 isinstance(out, torch.Tensor) and args and out is args[0] and (out.shape, out.stride()) != key[1:3]
             )
-            self._recipes[key] = ASK if changed else _recipe(args, kwargs, out)
+            self._recipes[key] = ASK if changed else recipe_of(args, kwargs, out)
         return out
 
     def _on_host(self, func: Any, args: Any, kwargs: Any, facts: Facts) -> Any:
@@ -352,7 +352,7 @@ class Follower(CardStorages):
     def _resized(self, facts: Facts, args: Any, kwargs: Any) -> None:
         """Request anew what an operator made larger (`resize_`, results given as `out=`, whatever it is called)."""
         given = [args[0]] if facts.name in ("resize_", "resize_as_") else []
-        for tensor in (*given, *_tensors([kwargs.get(name) for name in facts.written_names])):
+        for tensor in (*given, *tensors_in([kwargs.get(name) for name in facts.written_names])):
             if is_meta(tensor):
                 self._grown(tensor.untyped_storage())
 

@@ -3,8 +3,8 @@
 The parent asks for it by a file in the rehearsal's folder, once a training's steps repeat. The batches that the loop
 over a DataLoader has left are then collated on the host, by the loader's own dataset, workers and `collate_fn`, and
 dropped again: only their shapes matter (`batch_shapes.py`). The loop is handed the largest of each kind next, and the
-last batch, which may be smaller than the others. Where there is no time for all of them, those with the largest length
-hints are looked at, and others at random; the parent is told how many.
+last batch, which may be smaller than the others. Where there is no time for all of them, those with the most items are
+looked at first, and others at random; the parent is told how many.
 
 From then on, a loop without optimizer steps, such as a validation, goes the same way once the card's memory was the
 same at several batches in a row: one that gathers its results on the card is run in full.
@@ -17,7 +17,6 @@ left alone: what has not come yet cannot be looked at.
 from __future__ import annotations
 
 import dis
-import heapq
 import itertools
 import os
 import random
@@ -29,8 +28,6 @@ from typing import Any, Iterator
 from .batch_shapes import BatchKinds
 
 SAME_BATCHES = 8
-HINTED = 16  # batches with the largest length hints that are looked at first
-_HINTS = ("lengths", "sizes", "length")  # attributes of samplers and datasets with one number for each item
 PAGES_EVERY_S, PAGES_COST = 1.0, 20  # between two looks at the workers' pages, and times as long as one takes
 SEEN_BY_PARENT_S = 0.3  # how long workers are kept once all was fetched, so that the parent sees what they take
 
@@ -165,19 +162,15 @@ class _Epoch:
         self._tell(self._handed + seen, total, len(largest), ends=self._ends)
         left_out = len(rest) + len(waiting) - len(handed)
         if self._ends and left_out > 0:
-            text = f"{left_out:,} batches at {self._where} were skipped: they repeat, or are smaller than others"
+            where = f"{os.path.basename(self._place[0])}:{self._place[1]}"
+            text = f"{left_out:,} batches at {where} were skipped: they repeat, or are smaller than others"
             self._follower.journal.json("note", text=text)
-
-    @property
-    def _where(self) -> str:
-        return f"{os.path.basename(self._place[0])}:{self._place[1]}"
 
     def _tell(self, seen: int, total: int | None, largest: int, *, ends: bool) -> None:
         """Tell the parent how many batches were looked at, and what they were like."""
-        file, line = self._place
         self._follower.journal.json(
-            "batches", file=file, line=line, seen=seen, total=total, alike=self._kinds.alike, largest=largest,
-            ends=ends, stacked=_is_stacked(self._iterator) and self._kinds.least_items > 1,
+            "batches", file=self._place[0], line=self._place[1], seen=seen, total=total, alike=self._kinds.alike,
+            largest=largest, ends=ends, stacked=_is_stacked(self._iterator) and self._kinds.least_items > 1,
         )  # fmt: skip
 
     def _tell_pages(self, done: int) -> None:
@@ -199,12 +192,21 @@ class _Epoch:
 
         Workers have been sent some batches before. They come first, and count as left.
         """
-        iterator, until, again = self._iterator, time.monotonic() + self._asked.seconds, _RandomStates()
+        from torch.utils.data import Subset, TensorDataset
+
+        iterator, until, again = self._iterator, time.monotonic() + self._asked.seconds, _random_states()
         sent = list(iterator.__dict__.get("_legroom_sent", ()))
         waiting = [index for task, index in sent if task in iterator._task_info]
-        under_way, alike = deque(waiting), _is_one_shape(iterator)
+        dataset = iterator._dataset
+        while type(dataset) is Subset:
+            dataset = dataset.dataset
+        # rows of tensors, stacked: batches of as many items are alike by construction
+        alike = type(dataset) is TensorDataset and iterator._auto_collation and _is_stacked(iterator)
+        under_way = deque(waiting)
         by_size = {len(index): index for index in reversed(rest)} if alike else {}
-        order = list(by_size.values()) if alike else _order(iterator, rest)
+        order = list(by_size.values()) if alike else random.Random(len(rest)).sample(rest, len(rest))
+        if not alike:
+            order.sort(key=lambda index: -len(index) if isinstance(index, (list, tuple)) else 0)
 
         def feed() -> Iterator[Any]:
             for index in order:
@@ -230,7 +232,8 @@ class _Epoch:
             del batch
         if in_order is False:
             iterator._in_order = in_order
-        again.restore()
+        for put_back, state in again:
+            put_back(state)
         if hasattr(iterator, "_workers"):
             self._tell_pages(self._most if seen == len(waiting) + len(rest) else self._handed + seen)
             time.sleep(SEEN_BY_PARENT_S)
@@ -247,23 +250,13 @@ def _own_and_anonymous(pid: int) -> list[int]:
         return []
 
 
-class _RandomStates:
-    """What random numbers come next, put back after items were fetched that may draw some."""
+def _random_states() -> list[tuple[Any, Any]]:
+    """Return what puts back which random numbers come next, after items were fetched that may draw some."""
+    import torch
 
-    def __init__(self) -> None:
-        import torch
-
-        numpy = sys.modules.get("numpy")
-        self._states: list[tuple[Any, Any]] = [
-            (random.setstate, random.getstate()),
-            (torch.set_rng_state, torch.get_rng_state()),
-        ]
-        if numpy is not None:
-            self._states.append((numpy.random.set_state, numpy.random.get_state()))
-
-    def restore(self) -> None:
-        for put_back, state in self._states:
-            put_back(state)
+    numpy = sys.modules.get("numpy")
+    found: list[tuple[Any, Any]] = [(random.setstate, random.getstate()), (torch.set_rng_state, torch.get_rng_state())]
+    return found + ([(numpy.random.set_state, numpy.random.get_state())] if numpy is not None else [])
 
 
 def _send_ahead(iterator: Any) -> None:
@@ -275,50 +268,6 @@ def _send_ahead(iterator: Any) -> None:
         iterator._try_put_index()
         if iterator._send_idx == before:
             return
-
-
-def _order(iterator: Any, rest: list[Any]) -> list[Any]:
-    """Return the batches in the order to look at them: those with the most items or the largest hints, then any."""
-    hints = _length_hints(iterator)
-
-    def longest(at: int) -> tuple[float, int]:
-        items = rest[at] if isinstance(rest[at], (list, tuple)) else [rest[at]]
-        return max(float(hints[each]) for each in items) if hints is not None else 0.0, len(items)
-
-    def most(at: int) -> float:
-        length, count = longest(at)
-        return max(length, 1.0) * count
-
-    others = list(range(len(rest)))
-    random.Random(len(rest)).shuffle(others)
-    try:
-        first = [heapq.nlargest(HINTED, others, rule) for rule in (longest, most)]
-    except (TypeError, ValueError, IndexError, KeyError):  # no hints of that kind
-        first = []
-    return [rest[at] for at in dict.fromkeys([*itertools.chain(*first), *others])]
-
-
-def _length_hints(iterator: Any) -> Any:
-    """Return the length of each item, as samplers by length and some datasets know it; None where nobody does."""
-    holders = [iterator._index_sampler, getattr(iterator._index_sampler, "sampler", None), iterator._dataset]
-    for holder, name in itertools.product(holders, _HINTS):
-        found = getattr(holder, "__dict__", {}).get(name)
-        try:
-            if found is not None and len(found) == len(iterator._dataset):
-                return found
-        except TypeError:
-            continue
-    return None
-
-
-def _is_one_shape(iterator: Any) -> bool:
-    """Return whether batches of as many items are alike by construction: rows of tensors, stacked."""
-    from torch.utils.data import Subset, TensorDataset
-
-    dataset = iterator._dataset
-    while type(dataset) is Subset:
-        dataset = dataset.dataset
-    return type(dataset) is TensorDataset and iterator._auto_collation and _is_stacked(iterator)
 
 
 def _is_stacked(iterator: Any) -> bool:

@@ -43,12 +43,19 @@ class ExecutedLines:
 
     def look(self, steps: int) -> dict[str, Any]:
         """Return what to tell of an optimizer step: the calls under way, where they changed; tell of new lines."""
-        stack = self._under_way()
+        # the program's functions that are being executed, the innermost first
+        frames = [frame for frame in source_lines.calls() if self._is_user(frame.f_code)]
+        stack = [(each.f_code.co_filename, each.f_lineno, each.f_code.co_firstlineno) for each in frames]
+        for frame in frames:
+            self._add(frame.f_code, frame.f_lineno)
         if not self._begun:
             self._begun = True
             self._begin()
         elif _MONITORING is None:
-            self._trace_for_a_while(steps)
+            self._steps = steps
+            quiet_s, quiet_steps = time.monotonic() - self._last_new[0], steps - self._last_new[1]
+            if self._tracing and quiet_s > QUIET_S and quiet_steps > QUIET_STEPS:
+                self._end()
         if self._new:
             new, self._new = self._new, {}
             self._last_new = (time.monotonic(), steps)
@@ -57,16 +64,6 @@ class ExecutedLines:
             return {}
         self._stack = stack
         return {"stack": stack}
-
-    def _under_way(self) -> list[tuple[str, int, int]]:
-        """Return file, line and first line of the program's functions that are being executed, the innermost first."""
-        found = []
-        for frame in source_lines.calls():
-            code = frame.f_code
-            if self._is_user(code):
-                found.append((code.co_filename, frame.f_lineno, code.co_firstlineno))
-                self._add(code, frame.f_lineno)
-        return found
 
     def _is_user(self, code: Any) -> bool:
         found = self._users.get(code)
@@ -98,12 +95,6 @@ class ExecutedLines:
         if self._is_user(code):
             self._add(code, line)
         return _MONITORING.DISABLE
-
-    def _trace_for_a_while(self, steps: int) -> None:
-        self._steps = steps
-        quiet_s, quiet_steps = time.monotonic() - self._last_new[0], steps - self._last_new[1]
-        if self._tracing and quiet_s > QUIET_S and quiet_steps > QUIET_STEPS:
-            self._end()
 
     def _end(self) -> None:
         self._tracing = False

@@ -94,7 +94,8 @@ class GrowingContainers:
     def _lean_buffers(self) -> list[dict[str, Any]]:
         """Return the lean buffers of ours that have grown: what a row takes is seen, and may yet change."""
         told = []
-        for now in [each for tell in _tellers() for each in tell()]:
+        found = (getattr(module, "__dict__", {}).get(TELLER) for module in list(sys.modules.values()))
+        for now in [each for tell in found if tell is not None for each in tell()]:
             known = self._stored.setdefault(now["id"], {**now, "before": now["count"]})
             before, known["before"] = known["before"], now["count"]
             if now["count"] > before:
@@ -102,12 +103,6 @@ class GrowingContainers:
                 high = min(LEAN_ERROR * each, max(now["plain"], each))
                 told.append({**now, "before": before, "each": each, "high": high, "held": "", "file": "", "line": 0})
         return told
-
-
-def _tellers() -> list[Any]:
-    """Return the functions of loaded modules that tell of buffers which fill."""
-    found = (getattr(module, "__dict__", {}).get(TELLER) for module in list(sys.modules.values()))
-    return [each for each in found if each is not None]
 
 
 def _resident() -> int:
@@ -247,22 +242,12 @@ def _source(owner: Any) -> tuple[str, Any, int] | None:
     return None if tree is None else (file, tree, first)
 
 
-def _text(node: ast.AST) -> str:
-    """Return a dotted name as it is written, empty for anything else."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        inner = _text(node.value)
-        return f"{inner}.{node.attr}" if inner else ""
-    return ""
-
-
 def _stored_at(tree: ast.AST, place: str) -> int:
     for node in ast.walk(tree):
         called = node.func if isinstance(node, ast.Call) else None
-        if isinstance(called, ast.Attribute) and called.attr in _STORING and _text(called.value) == place:
+        if isinstance(called, ast.Attribute) and called.attr in _STORING and ast.unparse(called.value) == place:
             return called.lineno
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and _text(node.value) == place:
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == place:
             return node.lineno
     return 0
 
@@ -273,7 +258,7 @@ def _compared_with(tree: ast.AST, place: str, scope: Any, owner: Any) -> int | N
         if not isinstance(node, ast.Compare) or len(node.comparators) != 1:
             continue
         for one, other in ((node.left, node.comparators[0]), (node.comparators[0], node.left)):
-            if isinstance(one, ast.Call) and _text(one.func) == "len" and [_text(each) for each in one.args] == [place]:
+            if isinstance(one, ast.Call) and ast.unparse(one) == f"len({place})":
                 found = _number(other, scope, owner)
                 if found is not None and found >= LEAST_ELEMENTS:
                     return found

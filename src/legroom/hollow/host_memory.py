@@ -36,10 +36,15 @@ _STANDARD = os.path.join(sysconfig.get_paths()["stdlib"], "")
 _kept: list[Any] = []  # what C holds must not be collected
 
 
+def _preloaded() -> str:
+    path = os.environ.get(LIBRARY, "")
+    return path if path in os.environ.get("LD_PRELOAD", "") else ""
+
+
 def watch_requests(journal: Any) -> None:
     """Tell the journal of every large request, with the line that made it."""
-    path = os.environ.get(LIBRARY)
-    if not path or path not in os.environ.get("LD_PRELOAD", ""):
+    path = _preloaded()
+    if not path:
         return
     try:
         tell = ctypes.CDLL(path).legroom_tell
@@ -120,28 +125,20 @@ def _asking_lines() -> tuple[tuple[str, int], tuple[str, int]]:
 
 def zeros_are_fresh(torch: Any, journal: Any) -> None:
     """Let large zero tensors of the host be pages that were never written, and say that they would be."""
-    path = os.environ.get(LIBRARY)
-    if not path or path not in os.environ.get("LD_PRELOAD", ""):
+    if not _preloaded():
         return
-
     zeros, empty = torch.zeros, torch.empty
 
     @functools.wraps(zeros)
     def made(*args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("out") is None and _is_host(torch, kwargs) and _nbytes(torch, args, kwargs) >= LEAST:
+        device = torch.device(kwargs.get("device") or default_device() or "cpu")
+        if kwargs.get("out") is None and device.type == "cpu" and _nbytes(torch, args, kwargs) >= LEAST:
             found = empty(*args, **kwargs)
             journal.json("host-written", address=found.data_ptr())
             return found
         return zeros(*args, **kwargs)
 
     torch.zeros = made
-
-
-def _is_host(torch: Any, kwargs: Any) -> bool:
-    device = kwargs.get("device")
-    if device is None:
-        device = default_device() or "cpu"
-    return bool(torch.device(device).type == "cpu")
 
 
 def default_device() -> Any:
@@ -177,7 +174,7 @@ class PinnedPool:
     def __init__(self, journal: Any) -> None:
         self._journal = journal
         self._free: Counter[int] = Counter()  # by size
-        self._whole = self._live = self._told = 0
+        self._beyond = self._told = 0
         self._lock = threading.RLock()  # a tensor may be collected while another is made
 
     def add(self, tensor: Any) -> None:
@@ -187,36 +184,32 @@ class PinnedPool:
             return
         size = 1 << (nbytes - 1).bit_length()
         with self._lock:
-            if self._free[size]:
-                self._free[size] -= 1
-            else:
-                self._whole += size
-            self._live += nbytes
-            beyond = self._whole - self._live
-            if beyond >= self._told + TOLD_FROM:
-                self._told = beyond
-                self._journal.json("pinned", nbytes=beyond, pool=self._whole)
+            reused = min(self._free[size], 1)
+            self._free[size] -= reused
+            self._beyond += size * (1 - reused) - nbytes
+            if self._beyond >= self._told + TOLD_FROM:
+                self._told = self._beyond
+                self._journal.json("pinned", nbytes=self._beyond)
         tensor._legroom_pinned = True
         weakref.finalize(tensor, self._give_back, nbytes, size).atexit = False
 
     def _give_back(self, nbytes: int, size: int) -> None:
         with self._lock:
             self._free[size] += 1
-            self._live -= nbytes
+            self._beyond += nbytes
 
+    def install(self, torch: Any) -> None:
+        """Let tensors that are made with `pin_memory=True` be pinned."""
 
-def install_pinned(torch: Any, pool: PinnedPool) -> None:
-    """Let tensors that are made with `pin_memory=True` be pinned."""
-    for name in MAKERS:
-        setattr(torch, name, _pinning(getattr(torch, name), pool))
+        def pinning(make: Any) -> Any:
+            @functools.wraps(make)
+            def made(*args: Any, **kwargs: Any) -> Any:
+                found = make(*args, **kwargs)
+                if kwargs.get("pin_memory"):
+                    self.add(found)
+                return found
 
+            return made
 
-def _pinning(make: Any, pool: PinnedPool) -> Any:
-    @functools.wraps(make)
-    def made(*args: Any, **kwargs: Any) -> Any:
-        found = make(*args, **kwargs)
-        if kwargs.get("pin_memory"):
-            pool.add(found)
-        return found
-
-    return made
+        for name in MAKERS:
+            setattr(torch, name, pinning(getattr(torch, name)))

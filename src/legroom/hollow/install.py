@@ -110,7 +110,6 @@ def on_torch(journal: Any) -> Any:
     _kept(fake_tensors.foreach_as_on_cuda())
     second_order.in_thread_of_card(follower)
     _autocasting(follower)
-    _scaled_gradients(follower)
     _kept(compiling.run_uncompiled(lambda: follower.tell("compile")))
     _threads(follower)
     os.register_at_fork(after_in_child=lambda: setattr(follower, "following", False))
@@ -152,22 +151,6 @@ def _autocasting(follower: Any) -> None:
                 follower.tell("unmodelled", what=what)
 
     module.set_autocast_enabled = set_enabled
-
-
-def _scaled_gradients(follower: Any) -> None:
-    """Let the GradScaler's check of gradients that are hollow say what such checks say: none is infinite."""
-    import torch
-
-    module: Any = torch
-    check = module._amp_foreach_non_finite_check_and_unscale_
-
-    def checked(gradients: Any, found: Any, scale: Any) -> None:
-        check(gradients, found, scale)
-        record = follower.record_of(found)
-        if record is not None:
-            record.origin = "isinf"
-
-    module._amp_foreach_non_finite_check_and_unscale_ = checked
 
 
 def _threads(follower: Any) -> None:

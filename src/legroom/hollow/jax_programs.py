@@ -5,22 +5,19 @@ never knows one. A function that would compute for long, or on much memory, is l
 do, and written down for legroom to have it compiled elsewhere; its results are zeros over memory that is never
 written, so that nothing is computed. Small functions (keys, schedules, initial weights) are run on the CPU as they are.
 
-Mirrors `jax._src.pjit` of jax 0.4.19 to 0.9.
+Mirrors `jax._src.pjit` of jax 0.4.36 to 0.9.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
-import sys
-import types
 from typing import Any, Dict, Iterator, List, Tuple
 
 from .install import tell_failure
 from .jax_guesses import Guesses, counters_of
-from .jax_places import Places
-from .read_files import ReadFiles
 from .source_lines import leave_out, where
 
 MOST_OPERATIONS = 1e9  # elements computed: a second or so of a CPU
@@ -28,41 +25,8 @@ MOST_BYTES = 64 << 20  # of arguments and results
 LOOPS = 100  # of a `while`, whose length nobody knows
 TELLING_BYTES = 64 << 10  # of results: from here on all live arrays are counted after a call
 HOLLOW_BYTES = 1 << 20
-DESCRIBED_CALLS = (0, 4, 36)  # older ones describe calls of CUDA's libraries when they are lowered
-WORKSPACE = 1 << 14  # elements, of cuSOLVER and cuBLAS in such a call
 CARDS = ("gpu", "cuda")
 SMALL, UNKNOWN = -1, -2  # in place of a number: functions that are run, and those that cannot be lowered for a GPU
-
-
-def on_jaxlib(journal: Any, jaxlib: Any) -> None:
-    """Let an older jaxlib, which is about to be imported, lower calls of CUDA's libraries without having them."""
-    try:
-        version = tuple(int(part) for part in jaxlib.__version__.split(".")[:3])
-    except (AttributeError, ValueError):
-        return
-    if version >= DESCRIBED_CALLS or "jaxlib.cuda" in sys.modules:
-        return
-    package = types.ModuleType("jaxlib.cuda")
-    package.__path__ = []
-    sys.modules["jaxlib.cuda"] = jaxlib.cuda = package
-    for name in ("_prng", "_solver", "_blas", "_linalg"):
-        module = sys.modules[f"jaxlib.cuda.{name}"] = CallDescriptions(f"jaxlib.cuda.{name}")
-        setattr(package, name, module)
-
-
-class CallDescriptions(types.ModuleType):
-    """Stands for a module of jaxlib for CUDA, which writes down what a call of a library is to do.
-
-    The content is read when the call is made, which never happens here; its workspace is a guess.
-    """
-
-    def registrations(self) -> Dict[str, Any]:
-        return {}
-
-    def __getattr__(self, name: str) -> Any:
-        if not name.endswith("descriptor"):
-            raise AttributeError(name)
-        return lambda *args: (WORKSPACE, b"") if name.startswith("build_") else b""
 
 
 def on_jax(journal: Any, jax: Any) -> None:
@@ -118,7 +82,6 @@ class JaxFollower:
         self._counters: Dict[int, Any] = {}  # by jaxpr
         self._most: Dict[int, int] = {}
         self._highest = 0
-        self._files = ReadFiles()
         self._returned = 0  # how many things this version of jax wants from a call; 0 before the first
 
     def call(self, *args: Any, **params: Any) -> Any:
@@ -172,14 +135,11 @@ class JaxFollower:
         number = sum(1 for _, each in self._known.values() if each >= 0)
         path = os.path.join(os.environ["LEGROOM_REHEARSAL_FOLDER"], f"program-{os.getpid()}-{number}.mlir")
         file, line = where()
-        places = Places()
         try:
-            with places.in_locations(self._jax, mlir):
+            with _without_lines(mlir):
                 lowered = self._lowered(args, params, pjit, mlir)
             with open(path, "wb") as program:
                 program.write(_portable(lowered.stablehlo(), mlir))
-            with open(f"{path}.lines", "w") as lines:
-                json.dump(places.rows, lines)
         except Exception as error:  # the program itself may be fine: it is ours that cannot follow it
             what = f"{params['name']}, which cannot be lowered for a GPU ({type(error).__name__}: {error})"[:400]
             self._journal.json("unmodelled", what=what, file=file, line=line)
@@ -197,16 +157,14 @@ class JaxFollower:
         if get_backend is not None:
             mlir.ModuleContext.get_backend = lambda *_, **__: self._jax.devices()[0].client
         try:
-            if hasattr(pjit, "_resolve_and_lower"):
-                described = getattr(pjit, "convert_to_metaty", lambda each: each)
-                return pjit._resolve_and_lower(
-                    [described(each) for each in args],
-                    **params,
-                    lowering_platforms=("cuda",),
-                    lowering_parameters=mlir.LoweringParameters(),
-                    pgle_profiler=None,
-                )
-            return _lowered_before(args, params, pjit, mlir)
+            described = getattr(pjit, "convert_to_metaty", lambda each: each)
+            return pjit._resolve_and_lower(
+                [described(each) for each in args],
+                **params,
+                lowering_platforms=("cuda",),
+                lowering_parameters=mlir.LoweringParameters(),
+                pgle_profiler=None,
+            )
         finally:
             if get_backend is not None:
                 mlir.ModuleContext.get_backend = get_backend
@@ -221,8 +179,6 @@ class JaxFollower:
         live = self._live() + sum(_nbytes(each) for each in args if not isinstance(each, array))
         if live > self._most.get(number, -1):
             self._most[number] = live
-            if files := self._files.fresh():
-                self._journal.json("read", files=files)
             file, line = where()
             self._journal.json("xla call", number=number, live=live, file=file, line=line)
         if is_step:
@@ -253,14 +209,17 @@ class JaxFollower:
         return jax.device_put(np.zeros(aval.shape, aval.dtype))
 
 
-def _lowered_before(args: Any, params: Any, pjit: Any, mlir: Any) -> Any:
-    """Return the same where jax takes the platform as a parameter of lowering: 0.4.19 to 0.4.27 or so."""
-    mesh = params["resource_env"].physical_mesh if params["resource_env"] is not None else None
-    in_shardings, out_shardings = params["in_shardings"], params["out_shardings"]
-    in_shardings = pjit._resolve_in_shardings(args, in_shardings, out_shardings, mesh)
-    rest = [params[name] for name in ("resource_env", "donated_invars", "name", "keep_unused", "inline")]
-    platform = mlir.LoweringParameters(platforms=("cuda",))
-    return pjit._pjit_lower(params["jaxpr"], in_shardings, out_shardings, *rest, lowering_parameters=platform)
+@contextlib.contextmanager
+def _without_lines(mlir: Any) -> Iterator[None]:
+    """Leave source lines out of what is lowered: XLA need not be asked again after an edit that only moves them."""
+    before = getattr(mlir, "_traceback_to_location", None)
+    if before is not None:
+        mlir._traceback_to_location = lambda *_: mlir.ir.Location.unknown()
+    try:
+        yield
+    finally:
+        if before is not None:
+            mlir._traceback_to_location = before
 
 
 def _portable(module: Any, mlir: Any) -> bytes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 
 from .fake_tensors import is_meta
@@ -215,11 +214,3 @@ class Shadows:
 
 
 _CPU = torch.device("cpu")
-
-
-def unwritten(shape: Any, dtype: torch.dtype) -> torch.Tensor:
-    """Return zeros that take no memory until they are written to."""
-    size = torch.empty(0, dtype=dtype).element_size()
-    count = int(np.prod(shape)) if len(shape) else 1
-    found = torch.from_numpy(np.zeros(count * size, dtype=np.uint8))
-    return found.view(dtype).view(tuple(shape))

@@ -61,26 +61,21 @@ MATMULS = {
 }  # fmt: skip
 
 PROGRAMS: dict[Any, Program] = {}
-
-
-def program(*operators: Any) -> Callable[[Program], Program]:
-    def register(found: Program) -> Program:
-        for operator in operators:
-            PROGRAMS[operator] = found
-        return found
-
-    return register
-
-
 SHAPES: dict[Any, Callable[..., Any]] = {}  # of results that the meta device does not know
 
 
-def shapes(*operators: Any) -> Callable[[Any], Any]:
-    def register(found: Any) -> Any:
-        SHAPES.update(dict.fromkeys(operators, found))
-        return found
+def _registering(table: dict[Any, Any]) -> Callable[..., Any]:
+    def of(*operators: Any) -> Callable[[Any], Any]:
+        def register(found: Any) -> Any:
+            table.update(dict.fromkeys(operators, found))
+            return found
 
-    return register
+        return register
+
+    return of
+
+
+program, shapes = _registering(PROGRAMS), _registering(SHAPES)
 
 
 def nbytes(tensor: torch.Tensor, itemsize: int | None = None) -> int:
@@ -119,57 +114,55 @@ for _operator, _order in {
     PROGRAMS[_operator] = lambda call, order=_order: outs(call, *order)  # type: ignore[misc]
 
 
-def _dims(tensor: torch.Tensor, dims: Any) -> list[int]:
-    if dims is None or dims == []:
-        return list(range(tensor.dim()))
-    return [d % max(tensor.dim(), 1) for d in (dims if isinstance(dims, (list, tuple)) else [dims])]
-
-
 def reduction(
     call: Call, tensor: torch.Tensor, dims: Any, accumulator: int, values_per_load: int = 4
 ) -> Iterator[Step]:
     """Scratch of a reduction that many thread blocks share: partial results and one semaphore per output block."""
+    given = dims if isinstance(dims, (list, tuple)) else [dims]
+    whole = dims is None or dims == []
+    reduced = list(range(tensor.dim())) if whole else [d % max(tensor.dim(), 1) for d in given]
     for partials, semaphores in reduce_scratch(
-        tuple(tensor.shape), tensor.stride(), _dims(tensor, dims), tensor.element_size(), accumulator, call.card,
+        tuple(tensor.shape), tensor.stride(), reduced, tensor.element_size(), accumulator, call.card,
         values_per_load=values_per_load,
     ):  # fmt: skip
         yield from scratch(("partials", partials), ("semaphores", semaphores), "semaphores", "partials")
 
 
-@program(
+def _reduced(accumulator: int = 0, *, at: int = 1, values_per_load: int = 4, casts: bool = False) -> Program:
+    """Return the program of reductions that add up in so many bytes; 0: as the result, but halves in float32.
+
+    Args:
+        at: the place of the dimensions among the arguments.
+        casts: the input becomes what the result is (ReduceOps.cpp, make_reduction), but for halves.
+    """
+
+    def steps(call: Call) -> Iterator[Step]:
+        x = call.args[0]
+        out = call.out if isinstance(call.out, torch.Tensor) else call.out[0]
+        yield from [OUT] if out is call.out else [OUT, Step("out", "1")]
+        if casts and x.dtype != out.dtype and not (x.element_size() == 2 and out.dtype == torch.float32):
+            yield Step("alloc", "cast", nbytes(x, out.element_size()))
+        size = accumulator or max(4, out.element_size())
+        yield from reduction(call, x, call.arg(at, "dim"), size, values_per_load)
+
+    return steps
+
+
+program(
     _aten.sum.dim_IntList, _aten.mean.dim, _aten.amax.default, _aten.amin.default, _aten.sum.default,
     _aten.mean.default, _aten.max.default, _aten.min.default,
-)  # fmt: skip
-def _sum(call: Call) -> Iterator[Step]:
-    yield OUT
-    yield from _cast_first(call)
-    yield from reduction(call, call.args[0], call.arg(1, "dim"), _sum_bytes(call.out))
-
-
-def _sum_bytes(out: torch.Tensor) -> int:
-    return max(4, out.element_size())  # half precision is added up in float32
-
-
-@program(
+)(_reduced(casts=True))  # fmt: skip
+program(
     _aten.any.default, _aten.all.default, _aten.any.dim, _aten.all.dim, _aten._is_all_true.default,
     _aten._is_any_true.default,
-)  # fmt: skip
-def _any(call: Call) -> Iterator[Step]:
-    yield OUT
-    yield from reduction(call, call.args[0], call.arg(1, "dim"), 1)
-
-
-@program(_aten.linalg_vector_norm.default)
-def _norm(call: Call) -> Iterator[Step]:
-    yield OUT
-    yield from reduction(call, call.args[0], call.arg(2, "dim"), _sum_bytes(call.out))
-
-
-def _cast_first(call: Call) -> Iterator[Step]:
-    # ReduceOps.cpp, make_reduction: the input becomes what the result is, but for half precision added up in float32
-    x, out = call.args[0], call.out
-    if x.dtype != out.dtype and not (x.element_size() == 2 and out.dtype == torch.float32):
-        yield Step("alloc", "cast", nbytes(x, out.element_size()))
+)(_reduced(1))  # fmt: skip
+program(_aten.linalg_vector_norm.default)(_reduced(at=2))
+# (value, index) pairs: 4 + 8 bytes, padded to 16
+program(_aten.max.dim, _aten.min.dim, _aten.argmax.default, _aten.argmin.default)(_reduced(16))
+# WelfordData<float, int32_t>: mean, m2, n, nf; ReduceMomentKernel.cu loads two values at a time
+program(_aten.std.correction, _aten.var.correction, _aten.var_mean.correction, _aten.std_mean.correction)(
+    _reduced(16, values_per_load=2)
+)
 
 
 @program(_aten.roll.default)
@@ -182,7 +175,7 @@ def _roll(call: Call) -> Iterator[Step]:
     yield OUT
 
 
-@program(_aten.cumsum.default, _aten.cumprod.default)
+@program(_aten.cumprod.default)
 def _running(call: Call) -> Iterator[Step]:
     # ReduceOps.cpp, impl_func_cum_ops: the input becomes what the result is
     yield OUT
@@ -194,24 +187,6 @@ def _running(call: Call) -> Iterator[Step]:
 def _infinite(call: Call) -> Iterator[Step]:
     if call.args[0].dtype.is_floating_point:  # abs(x) == inf
         yield Step("alloc", "magnitude", nbytes(call.args[0]))
-
-
-@program(_aten.max.dim, _aten.min.dim, _aten.argmax.default, _aten.argmin.default)
-def _select(call: Call) -> Iterator[Step]:
-    # the accumulator is a (value, index) pair: 4 + 8 bytes, padded to 16
-    yield Step("out", "0")
-    if not isinstance(call.out, torch.Tensor):
-        yield Step("out", "1")
-    yield from reduction(call, call.args[0], call.arg(1, "dim"), 16)
-
-
-@program(_aten.std.correction, _aten.var.correction, _aten.var_mean.correction, _aten.std_mean.correction)
-def _spread(call: Call) -> Iterator[Step]:
-    # WelfordData<float, int32_t>: mean, m2, n, nf; ReduceMomentKernel.cu loads two values at a time
-    yield OUT
-    if not isinstance(call.out, torch.Tensor):
-        yield Step("out", "1")
-    yield from reduction(call, call.args[0], call.arg(1, "dim"), 16, values_per_load=2)
 
 
 # -- matrix products: cuBLAS reads rows or columns that lie together; other operands are copied (CUDABlas, Blas.cpp) ---
@@ -275,44 +250,38 @@ def _foreach_norm(call: Call) -> Iterator[Step]:
     yield from outs(call, *range(len(tensors)))
 
 
-@program(_aten.mse_loss.default, _aten.smooth_l1_loss.default)
-def _elementwise_loss(call: Call) -> Iterator[Step]:
-    # Loss.cpp: the result is first an array of all losses, then resized to the one number; its storage stays
-    if call.arg(2, "reduction", 1) == 0:
-        return
-    yield Step("out", "0", nbytes(call.args[0]))
-    yield Step("alloc", "losses", nbytes(call.args[0]))
-    yield from reduction(call, call.args[0], None, 4)
+def _loss(at: int, *, stays: bool = False, copied: bool = False) -> Program:
+    """Return the program of a loss whose reduction is its argument `at`.
+
+    Args:
+        stays: the result is first an array of all losses, then resized to the one number; its storage stays (Loss.cpp).
+        copied: the one number is another tensor and then copied (Loss.cu).
+    """
+
+    def steps(call: Call) -> Iterator[Step]:
+        x = call.args[0]
+        if call.arg(at, "reduction", 1) == 0:
+            return
+        beside = ("reduced", x.element_size()) if copied else ("losses", nbytes(x))
+        yield from scratch(*([Step("out", "0", nbytes(x)), beside] if stays else [beside, OUT]))
+        yield from reduction(call, x, None, 4)
+
+    return steps
 
 
-@program(_aten.binary_cross_entropy.default)
-def _entropy_loss(call: Call) -> Iterator[Step]:
-    # Loss.cu: as above, but the one number is another tensor and then copied
-    if call.arg(3, "reduction", 1) == 0:
-        return
-    yield Step("out", "0", nbytes(call.args[0]))
-    yield Step("alloc", "reduced", call.args[0].element_size())
-    yield from reduction(call, call.args[0], None, 4)
-
-
-@program(_aten.huber_loss.default)
-def _huber_loss(call: Call) -> Iterator[Step]:
-    if call.arg(2, "reduction", 1) != 0:
-        yield Step("alloc", "losses", nbytes(call.args[0]))
-        yield OUT
-        yield from reduction(call, call.args[0], None, 4)
+program(_aten.mse_loss.default, _aten.smooth_l1_loss.default)(_loss(2, stays=True))
+program(_aten.binary_cross_entropy.default)(_loss(3, stays=True, copied=True))
+program(_aten.huber_loss.default)(_loss(2))
 
 
 @program(_aten.binary_cross_entropy_with_logits.default)
 def _logits_loss(call: Call) -> Iterator[Step]:
-    size = nbytes(call.args[0])
-    yield Step("alloc", "log of sigmoid", size)
+    yield Step("alloc", "log of sigmoid", nbytes(call.args[0]))
     if call.arg(4, "reduction", 1) == 0:
         yield OUT
-        return
-    yield Step("alloc", "losses", size)
-    yield OUT
-    yield from reduction(call, call.args[0], None, 4)
+    else:
+        yield from scratch(("losses", nbytes(call.args[0])), OUT)
+        yield from reduction(call, call.args[0], None, 4)
 
 
 @program(_aten.log_sigmoid_forward.default)

@@ -13,19 +13,14 @@ from .op_scratch import OUT, Call, Step, nbytes, outs, program, reduction, scrat
 _aten = torch.ops.aten
 
 
-@program(_aten._thnn_fused_lstm_cell_backward_impl.default)
-def _lstm_cell_backward(call: Call) -> Iterator[Step]:
+@program(_aten._thnn_fused_lstm_cell_backward_impl.default, _aten._thnn_fused_gru_cell_backward.default)
+def _cell_backward(call: Call) -> Iterator[Step]:
     yield from outs(call, 0, 1, 2)
-    if call.out[2] is not None:
-        yield from reduction(call, call.out[0], [0], 4)
-
-
-@program(_aten._thnn_fused_gru_cell_backward.default)
-def _gru_cell_backward(call: Call) -> Iterator[Step]:
-    yield from outs(call, 0, 1, 2)
-    for gates, bias in ((0, 3), (1, 4)):
+    biases = ((0, 3), (1, 4)) if len(call.out) > 3 else ((0, 2),)  # gates and their bias, of GRU or LSTM
+    for gates, bias in biases:
         if call.out[bias] is not None:
-            yield Step("out", str(bias))
+            if bias > 2:
+                yield Step("out", str(bias))
             yield from reduction(call, call.out[gates], [0], 4)
 
 
@@ -107,6 +102,60 @@ def rnn_values(args: Any) -> int:
     x, hx = args[0], args[4]
     samples = math.prod(x.shape[:-1])  # packed sequences have one axis for both
     return x.element_size() * samples * hx.shape[0] * hx.shape[-1] if args[12] else 0
+
+
+# -- what cuDNN may take beside PyTorch's allocator: told to the parent by its largest operands, which bound it ------
+
+# No card was asked: how much workspace an algorithm takes is cuDNN's own business, and the parent turns operands into
+# ranges. What a recurrent layer keeps for its backward pass is needed, so the allocator's cache leaves that free while
+# it can. The workspace of a convolution is not: where it cannot be had, PyTorch tries an algorithm that needs less.
+_GATES = {2: 5, 3: 4}  # LSTM keeps its gates and cells, GRU its gates and a product; by cudnnRNNMode_t
+RESERVE = "rnn reserve"
+NAMES = frozenset({"convolution", "cudnn_convolution", "_cudnn_rnn"})
+
+
+class LibraryMemory:
+    """Tells the journal whenever larger operands than before come.
+
+    `convolution` and its axes are the bytes of the largest one's operands; `rnn_values` those of one value per time
+    step, sample and unit of the recurrent layers that one backward pass goes through.
+
+    Args:
+        error: of what the card's limit leaves beside the allocator already, in bytes.
+    """
+
+    def __init__(self, journal: Any, error: int = 0) -> None:
+        self._journal = journal
+        self._largest: dict[str, int] = {}
+        self._error = error
+        self.convolution = self.convolution_axes = self.rnn_values = self._pass_values = 0
+
+    @property
+    def beside(self) -> int:
+        """Return the upper end of what is needed: as much again may be missing, and errors add as squares."""
+        needed = self._largest.get(RESERVE, 0)
+        return needed + math.isqrt(self._error**2 + needed**2) - self._error
+
+    def see(self, name: str, args: Any, out: Any) -> None:
+        """Take in one call of an operator in NAMES."""
+        if name == "_cudnn_rnn":
+            values = rnn_values(args)
+            self._pass_values += values
+            self.rnn_values = max(self.rnn_values, self._pass_values)
+            self._tell(RESERVE, values * _GATES.get(int(args[6]), 2), 0)
+        else:
+            size, axes = sum(map(nbytes, (args[0], args[1], out))), args[0].dim() - 2
+            self.convolution, self.convolution_axes = max((self.convolution, self.convolution_axes), (size, axes))
+            self._tell("cudnn workspace", size, axes)
+
+    def passed(self) -> None:
+        """Hear of a backward pass."""
+        self._pass_values = 0
+
+    def _tell(self, name: str, nbytes: int, axes: int) -> None:
+        if nbytes > self._largest.get(name, 0):
+            self._largest[name] = nbytes
+            self._journal.json("item", name=name, nbytes=nbytes, axes=axes)
 
 
 # -- shapes that the meta device does not know -----------------------------------------------------------------------

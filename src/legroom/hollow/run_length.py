@@ -16,6 +16,7 @@ import builtins
 import inspect
 import operator
 import textwrap
+from contextlib import suppress
 from typing import Any, Iterator
 
 from . import source_lines
@@ -76,7 +77,10 @@ class RunLength:
             code = each.f_code
             if code.co_name.startswith("<") and code.co_name != "<module>":  # a comprehension is a loop, too
                 yield (code, 0, False), None, None
-            for node in self._around(each):
+            if code not in self._trees:
+                self._trees[code] = source_tree(each)
+            tree, first = self._trees[code]
+            for node in _path(tree, each.f_lineno - first) if tree is not None else ():
                 yield (code, node.lineno, isinstance(node, ast.While)), *self._measured(node, each)
 
     def _measured(self, node: Any, frame: Any) -> tuple[float | None, float | None]:
@@ -107,14 +111,6 @@ class RunLength:
             pass
         return None
 
-    def _around(self, frame: Any) -> list[Any]:
-        """Return the loops of a frame's code around the line that is executed, the outermost first."""
-        code = frame.f_code
-        if code not in self._trees:
-            self._trees[code] = source_tree(frame)
-        tree, first = self._trees[code]
-        return _path(tree, frame.f_lineno - first) if tree is not None else []
-
 
 class NamedValues:
     """Values of expressions, by the names of a function and its module, without running any of the program's code."""
@@ -142,7 +138,8 @@ class NamedValues:
         elif isinstance(node, ast.Subscript):
             holder, key = self.value(node.value), self.value(node.slice)
             if type(holder) in (dict, list, tuple) and type(key) in (str, int):
-                return holder[key] if type(holder) is not dict or key in holder else _raise()
+                with suppress(KeyError):
+                    return holder[key]
         elif isinstance(node, ast.Call) and _name(node.func) in _FUNCTIONS and not node.keywords:
             name = _name(node.func)
             if name == "len":
@@ -193,10 +190,6 @@ class NamedValues:
             except UnknownValue:
                 continue
         raise UnknownValue
-
-
-def _raise() -> Any:
-    raise UnknownValue
 
 
 def _name(node: Any) -> str:

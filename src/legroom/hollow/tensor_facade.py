@@ -16,7 +16,7 @@ import torch
 from .dispatching import Follower
 from .fake_tensors import is_meta as shown_is_meta
 from .fake_tensors import storage_key
-from .host_memory import PinnedPool, default_device, install_pinned
+from .host_memory import PinnedPool, default_device
 
 _aten = torch.ops.aten
 _Base: Any = torch._C.TensorBase
@@ -241,7 +241,7 @@ def _moves(follower: Follower) -> None:
     tensor.__setitem__, tensor.numpy = set_item, as_numpy
 
     pool = PinnedPool(follower.journal)
-    install_pinned(torch, pool)
+    pool.install(torch)
 
     def pin_memory(self: Any, device: Any = None) -> Any:
         if hollow(follower, self):
@@ -269,16 +269,12 @@ def _leaving(follower: Follower) -> None:
     from torch.multiprocessing import reductions
 
     tensor: Any = torch.Tensor
-    module: Any = torch.utils.dlpack
-    top: Any = torch
     packed, shared, reduced = tensor.__dlpack__, tensor.share_memory_, reductions.reduce_tensor
 
-    def dlpack(self: Any, *args: Any, dl_device: Any = None, **kwargs: Any) -> Any:
-        if not hollow(follower, self):
-            return packed(self, *args, **kwargs, **({} if dl_device is None else {"dl_device": dl_device}))
-        if dl_device is None or int(dl_device[0]) != _ON_HOST:
+    def dlpack(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if hollow(follower, self):
             raise follower.refused("dlpack of a tensor on the GPU")
-        return packed(self.detach().cpu(), **{name: kwargs[name] for name in ("max_version",) if name in kwargs})
+        return packed(self, *args, **kwargs)
 
     def share_memory(self: Any) -> Any:
         return self if hollow(follower, self) else shared(self)  # a card's memory is shared as it is
@@ -288,37 +284,13 @@ def _leaving(follower: Follower) -> None:
             raise follower.refused("sending a tensor on the GPU to another process (CUDA IPC)")
         return reduced(each)
 
-    to_dlpack, from_dlpack = module.to_dlpack, module.from_dlpack
-
-    def old_dlpack(each: Any) -> Any:
-        return _Capsule(each) if hollow(follower, each) else to_dlpack(each)
-
-    @functools.wraps(from_dlpack)
-    def unpacked(ext_tensor: Any, *, device: Any = None, copy: Any = None) -> Any:
-        given = ext_tensor.tensor if isinstance(ext_tensor, _Capsule) else ext_tensor
-        if hollow(follower, given):  # the same memory, unless it goes elsewhere
-            return given.detach().to(device or given.device, copy=bool(copy))
-        if card_device(follower, device) is not None:
-            return from_dlpack(given).to(device)
-        options = {"device": device, "copy": copy}
-        return from_dlpack(given, **{name: value for name, value in options.items() if value is not None})
-
-    module.to_dlpack = top.to_dlpack = old_dlpack
-    module.from_dlpack = top.from_dlpack = unpacked
+    module: Any = torch.utils.dlpack
+    top: Any = torch
+    module.to_dlpack = top.to_dlpack = lambda each: each.__dlpack__()
     tensor.__dlpack__, tensor.share_memory_ = dlpack, share_memory
     reductions.reduce_tensor = reduce
     for kind in (torch.Tensor, torch.nn.parameter.Parameter):
         multiprocessing.reduction.ForkingPickler.register(kind, reduce)
-
-
-_ON_HOST = 1  # DLPack's kDLCPU
-
-
-class _Capsule:
-    """What `to_dlpack` gives of a card's tensor; only `from_dlpack` here can read it."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor.detach()
 
 
 class _Across(torch.autograd.Function):
@@ -375,15 +347,10 @@ def _makers(follower: Follower) -> None:
     sparse_coo = module.sparse_coo_tensor
 
     @functools.wraps(sparse_coo)
-    def sparse(indices: Any, values: Any, size: Any = None, *, device: Any = None, **kw: Any) -> Any:
-        card = card_device(follower, default_device() if device is None else device)
-        if card is not None:
-            indices = torch.as_tensor(indices, dtype=torch.int64, device=card)
-            values, device = torch.as_tensor(values, device=card), None
-        if size is None and hollow(follower, indices):
-            size = tuple((torch.max(indices, 1).values + 1).tolist()) + tuple(values.shape[1:])
-        given = (indices, values) if size is None else (indices, values, tuple(size))
-        return sparse_coo(*given, **kw, **({} if device is None else {"device": device}))
+    def sparse(*args: Any, **kwargs: Any) -> Any:
+        if card_device(follower, kwargs.get("device") or default_device()) is not None:
+            raise follower.refused("a sparse_coo tensor on the GPU")
+        return sparse_coo(*args, **kwargs)
 
     module.sparse_coo_tensor = sparse
     tensor: Any = torch.Tensor
@@ -393,8 +360,6 @@ def _makers(follower: Follower) -> None:
     def new(self: Any, *args: Any, **kw: Any) -> Any:
         if not hollow(follower, self) or kw:
             return old_new(self, *args, **kw)
-        if self.layout is torch.sparse_coo:
-            return sparse(*args)
         sizes = args[0] if args and isinstance(args[0], torch.Size) else args
         if all(isinstance(each, int) for each in sizes):
             return torch.empty(tuple(sizes), dtype=self.dtype, device=self.device)

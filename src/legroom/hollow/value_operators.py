@@ -11,11 +11,9 @@ from typing import Any
 import torch
 
 from .assumed_values import answer
-from .fake_tensors import _is_dense, is_meta
-from .known_values import NONE, unwritten
-from .operator_arguments import META, hollowed, same_order
+from .fake_tensors import DEVICE, hollowed, is_dense, is_meta, same_order, unwritten
+from .known_values import NONE
 from .sort_scratch import nonzero_steps
-from .sparse_tensors import SparseTensors
 
 _aten = torch.ops.aten
 
@@ -34,11 +32,10 @@ class ValueOperators:
     Args:
         follower: the cards' `Follower`.
         entered: the mode in which what an operator calls inside is followed.
-        sparse: what runs operators of sparse tensors.
     """
 
-    def __init__(self, follower: Any, entered: Any, sparse: SparseTensors) -> None:
-        self._follower, self._entered, self._sparse = follower, entered, sparse
+    def __init__(self, follower: Any, entered: Any) -> None:
+        self._follower, self._entered = follower, entered
         self.table = {
             _aten._local_scalar_dense.default: self._read_number,
             _aten._to_copy.default: self._to_copy,
@@ -92,7 +89,7 @@ class ValueOperators:
         Copy.cu, copy_requires_temporaries: a copy that does not block converts types on the card.
         """
         same = dtype == tensor.dtype
-        if tensor.numel() < 2 or (same and _is_dense(tensor) and (into is None or same_order(tensor, into))):
+        if tensor.numel() < 2 or (same and is_dense(tensor) and (into is None or same_order(tensor, into))):
             return
         number = None if same or waits else self._follower.alloc(tensor.numel() * dtype.itemsize)
         if not tensor.is_contiguous():
@@ -103,7 +100,7 @@ class ValueOperators:
     def _to_copy(self, func: Any, args: Any, kwargs: Any) -> Any:
         source, wanted = args[0], kwargs.get("device")
         if source.layout is not torch.strided:
-            return self._sparse.run(func, args, kwargs)
+            raise self._follower.refused(f"a {str(source.layout)[6:]} tensor on the GPU")
         if is_meta(source) and wanted is not None and torch.device(wanted).type == "cpu":
             record = self._follower.record_of(source)
             if record is None:
@@ -136,7 +133,7 @@ class ValueOperators:
         if is_meta(source):
             return NONE
         same = source.dtype == target.dtype
-        straight = same and _is_dense(target) and same_order(source, target)
+        straight = same and is_dense(target) and same_order(source, target)
         if source.numel() > 1 and not straight and not (target.is_contiguous() and (same or blocking)):
             size = target.element_size() if blocking else source.element_size()
             self._follower.free(self._follower.alloc(target.numel() * size))
@@ -166,11 +163,7 @@ class ValueOperators:
         return False
 
     def _made_sparse(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Make a sparse tensor of two on the card, which takes nothing; one that is on the host is copied."""
-        indices, values = (
-            x if is_meta(x) else self._to_copy(_aten._to_copy.default, (x,), {"device": META}) for x in args[3:5]
-        )
-        return self._sparse.made(indices, values, args[2], bool(kwargs.get("is_coalesced")))
+        raise self._follower.refused("a sparse_coo tensor on the GPU")
 
     def _ctc_loss(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Read the lengths, as PyTorch does, whose other form of the operator takes numbers."""
@@ -186,7 +179,7 @@ class ValueOperators:
             lengths.append(twin.tolist())
         packet = _aten._ctc_loss_backward if back else _aten._ctc_loss
         if not is_meta(targets):
-            targets = self._to_copy(_aten._to_copy.default, (targets,), {"device": META})
+            targets = self._to_copy(_aten._to_copy.default, (targets,), {"device": DEVICE})
         args = (*args[: at - 1], targets, *lengths, *args[at + 2 :])
         return self._follower.operator(packet.default, args, kwargs, self._follower.facts_of(packet.default))
 
@@ -216,14 +209,14 @@ class ValueOperators:
     def _flatten_weights(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Let the weights of recurrent layers be views of one block (RNN.cpp, copy_weights_to_flat_buf_views)."""
         weights = args[0]
-        block = torch.empty(sum(weight.numel() for weight in weights), dtype=weights[0].dtype, device=META)
+        block = torch.empty(sum(weight.numel() for weight in weights), dtype=weights[0].dtype, device=DEVICE)
         self._follower.births(block)
         values = self._follower.shadows._twins(weights)
         if values is not NONE:
             self._follower.shadows.give(block, torch.cat([each.reshape(-1) for each in values]))
         place = 0
         for weight in weights:
-            weight.set_(block.untyped_storage(), place, weight.shape, torch.empty(weight.shape, device=META).stride())
+            weight.set_(block.untyped_storage(), place, weight.shape, torch.empty(weight.shape, device=DEVICE).stride())
             place += weight.numel()
         return block
 
@@ -247,7 +240,7 @@ class ValueOperators:
         count = self._count(mask)
         if self._follower.scratch:
             self._follower.run_steps(nonzero_steps(mask.numel(), self._follower.here.card.shape), None)
-        found = torch.empty((mask.dim(), count), dtype=torch.int64, device=META).t()
+        found = torch.empty((mask.dim(), count), dtype=torch.int64, device=DEVICE).t()
         self._follower.births(found)
         return found
 
@@ -255,7 +248,7 @@ class ValueOperators:
         tensor, mask = args[:2]
         shape = torch.broadcast_shapes(tensor.shape, mask.shape)
         positions = self._positions(mask.expand(shape))
-        out = torch.empty((positions.shape[0],), dtype=tensor.dtype, device=META)
+        out = torch.empty((positions.shape[0],), dtype=tensor.dtype, device=DEVICE)
         self._follower.births(out)
         given = self._follower.shadows._twins(args)
         if given is not NONE:
@@ -274,7 +267,7 @@ class ValueOperators:
             if not is_meta(index):
                 masks = index.dtype in (torch.bool, torch.uint8)
                 for column in torch.nonzero(index).unbind(1) if masks else (index,):
-                    on_card = torch.empty(column.shape, dtype=torch.int64, device=META)
+                    on_card = torch.empty(column.shape, dtype=torch.int64, device=DEVICE)
                     self._follower.births(on_card)
                     self._follower.shadows.give(on_card, column.to(torch.int64).contiguous())
                     replaced.append(on_card)

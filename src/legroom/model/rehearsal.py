@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from legroom.errors import EXIT_BAD_INPUT, EXIT_FINDINGS, EXIT_GOOD, EXIT_INTERRUPTED
-from legroom.model.footprint import Assumed, Footprint, Item
+from legroom.model.footprint import Assumed, Footprint
 from legroom.model.run import Run
 from legroom.model.verdict import Budget
 from legroom.units import duration_text, format_size
@@ -216,10 +216,8 @@ class SameRun:
     """A model that the program makes with a library we know, as a run."""
 
     run: Run
-    items: tuple[Item, ...]  # what it keeps of its steps, by arithmetic
     file: str  # of the constructor's call
     line: int
-    buffer_files: tuple[str, ...] = ()  # source files of its buffer, where arrays are asked for
 
 
 @dataclass(frozen=True)

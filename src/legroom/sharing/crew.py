@@ -139,7 +139,7 @@ class Crew:
         ]
         for answer in answers:
             if answer and answer.failure:
-                raise_failure(answer.failure)
+                raise_failure(*answer.failure)
         return answers
 
     def check_open(self) -> None:

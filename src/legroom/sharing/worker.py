@@ -20,6 +20,9 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import Any, NoReturn
 
 import gymnasium as gym
@@ -34,18 +37,75 @@ from legroom.sharing.messages import (
     QUIET,
     REQUEST,
     STEP_INTO,
-    Failure,
     Reply,
-    failure_of,
+    failed,
     pack_answer,
     read_exactly,
     write_all,
 )
 from legroom.sharing.slots import Layout, Slots
-from legroom.sharing.worker_imports import put_off_packages
 
 WORDS_NBYTES = 1 << 16
+# SB3's Monitor needs no torch, but to import it is to import its package, which does: 160 MB in a worker.
+LIGHT = ("stable_baselines3", "stable_baselines3.common", "stable_baselines3.common.vec_env")
 EnvFns = Sequence[Callable[[], gym.Env[Any, Any]]]
+
+
+class LightPackages(MetaPathFinder, Loader):
+    """Finds these packages as usual and puts off what they execute.
+
+    A package is there at once, with its path, so that modules in it can be imported by themselves. Its own `__init__`
+    runs when a name is asked for that is no module: `stable_baselines3.PPO`.
+    """
+
+    def __init__(self, names: Sequence[str] = LIGHT) -> None:
+        self._names = frozenset(names)
+        self._found: dict[str, ModuleSpec] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in self._names:
+            return None
+        found = PathFinder.find_spec(fullname, path, target)
+        if found is None or found.loader is None or found.submodule_search_locations is None:
+            return None
+        self._found[fullname] = found
+        light = ModuleSpec(fullname, self, origin=found.origin, is_package=True)
+        light.submodule_search_locations = list(found.submodule_search_locations)
+        light.has_location = True
+        return light
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        found = self._found[module.__name__]
+        waiting = [found]
+
+        def get(name: str) -> Any:
+            if name.startswith("__") or _is_module(module, name):
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+            if waiting:
+                spec = waiting.pop()
+                assert spec.loader is not None
+                spec.loader.exec_module(module)
+            vars(module).pop("__getattr__", None)
+            if name in vars(module):
+                return vars(module)[name]
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+        module.__getattr__ = get  # type: ignore[method-assign]
+
+
+def _is_module(package: ModuleType, name: str) -> bool:
+    """Return whether a name is that of a module in the package, which whoever asks is about to import."""
+    return PathFinder.find_spec(f"{package.__name__}.{name}", list(package.__path__)) is not None
+
+
+def put_off_packages() -> None:
+    """From now on, in this process."""
+    sys.meta_path.insert(0, LightPackages())
 
 
 def main() -> None:
@@ -178,14 +238,14 @@ class _Worker:
                 answer = Reply(answer)
             return pack_answer(answer)
         except Exception as wrong:
-            return pack_answer(Reply(failure=self._failure(wrong)))
+            return pack_answer(self._failure(wrong))
 
-    def _failure(self, wrong: Exception) -> Failure:
+    def _failure(self, wrong: Exception) -> Reply:
         if self._is_fork:
             traceback.print_exception(wrong)
             _end(1)
         at = self._at
-        return failure_of(wrong, at.index if at else None, at.steps if at else 0)
+        return failed(wrong, at.index if at else None, at.steps if at else 0)
 
     def _build(
         self,
@@ -250,7 +310,7 @@ class _Worker:
                 return pack_answer(Reply(infos, resets, unlike=unlike))
             return QUIET
         except Exception as wrong:
-            return pack_answer(Reply(failure=self._failure(wrong)))
+            return pack_answer(self._failure(wrong))
 
     def _unlike(self) -> dict[int, dict[str, Any]]:
         return {hosted.index: hosted.take_unlike() for hosted in self._envs if hosted.unlike}

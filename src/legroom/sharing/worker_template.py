@@ -42,8 +42,7 @@ import numpy as np
 
 import legroom.sharing.shared  # noqa: F401  for environments that share: imported here, it is imported once
 from legroom.machine.tree import give_back
-from legroom.sharing.worker import EnvFns, hold_lifeline, register, run_worker
-from legroom.sharing.worker_imports import put_off_packages
+from legroom.sharing.worker import EnvFns, hold_lifeline, put_off_packages, register, run_worker
 
 FDS = ("commands", "replies", "life", "words", "shared")  # of a worker, in the order in which they are sent
 MESSAGE_NBYTES = 4096

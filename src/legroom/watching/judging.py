@@ -15,8 +15,7 @@ from dataclasses import replace
 
 from legroom.model.trace import Forecast, GrowthPhase, LeakVerdict, MemoryLimit, Sample
 from legroom.units import MIB, format_size
-from legroom.watching.line_fits import LEAST_POINTS, SETTLED, Fit, believable, envelopes, evenly, middle
-from legroom.watching.trend import Floor, Verdict
+from legroom.watching.trend import LEAST_POINTS, SETTLED, Fit, Floor, Verdict, believable, envelopes, evenly, middle
 from legroom.watching.trend import judge as judge_series
 
 JUDGED_FROM_S = 2.0  # before that, an interpreter has hardly started

@@ -66,9 +66,6 @@ def find_lines(
     Args:
         warm_up: steps before anything is tracked.
         steps: tracked, in two halves.
-
-    Raises:
-        EnvError: the environment raised.
     """
     locate = own_frame_of(env)
     stepper = Stepper(env, seed=seed)

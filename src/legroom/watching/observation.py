@@ -38,9 +38,6 @@ def observe(
 
     Args:
         steps: to take, fewer where they take more than `seconds`.
-
-    Raises:
-        EnvError: the environment raised.
     """
     seen = _Watched(env)
     stepper = Stepper(seen, seed=seed)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Self
 
 from legroom.errors import BadInput
 from legroom.machine.cgroup import oom_kills, read_cgroup
@@ -18,8 +19,7 @@ from legroom.machine.gpus import GpuMeter
 from legroom.machine.live_log import LiveLog
 from legroom.model.trace import ROLES, Explanation, Forecast, MemoryLimit, Role, Sample, Trace, Watched
 from legroom.watching import command as child
-from legroom.watching.command import PASSED_ON, Relay, Signals, write_all
-from legroom.watching.ending import Circumstances, explain_end
+from legroom.watching.command import PASSED_ON, Circumstances, Relay, Signals, explain_end, write_all
 from legroom.watching.judging import forecast, judge, phases
 from legroom.watching.processes import memory_available, status
 from legroom.watching.samples import KeptSamples
@@ -40,6 +40,13 @@ STOPPED_BY_S = 30.0  # an end so soon after a signal that we passed on is its do
 class Display:
     """What shows a watching while it goes on; by itself it shows nothing, and passes on what the command wrote."""
 
+    log: LiveLog | None = None
+
+    def logging(self, folder: Path | None) -> Self:
+        """Also log in the folder, for whoever follows it from outside."""
+        self.log = None if folder is None else LiveLog(folder)
+        return self
+
     def pass_on(self, chunk: bytes) -> None:
         """Write what the command wrote to standard error."""
         write_all(2, chunk)
@@ -47,28 +54,6 @@ class Display:
     def memory(self, sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> None: ...
     def exceeded(self, sample: Sample, limit: MemoryLimit) -> None: ...
     def forecast(self, coming: Forecast, limit: MemoryLimit) -> None: ...
-
-
-class LoggedDisplay(Display):
-    """Shows on `display`, and keeps memory in the folder's live log, for whoever follows it from outside."""
-
-    def __init__(self, display: Display, folder: Path) -> None:
-        self._display, self._log = display, LiveLog(folder)
-
-    def pass_on(self, chunk: bytes) -> None:
-        self._display.pass_on(chunk)
-
-    def memory(self, sample: Sample, limit: MemoryLimit | None, coming: Forecast | None) -> None:
-        self._log.memory(sample.host, sample.gpu, limit=None if limit is None else limit.nbytes)
-        self._display.memory(sample, limit, coming)
-
-    def exceeded(self, sample: Sample, limit: MemoryLimit) -> None:
-        self._log.say("above the given limit")
-        self._display.exceeded(sample, limit)
-
-    def forecast(self, coming: Forecast, limit: MemoryLimit) -> None:
-        self._log.say(f"reaches its limit in {coming.reaches - coming.made:.0f} s at this rate")
-        self._display.forecast(coming, limit)
 
 
 def watch(
@@ -246,7 +231,14 @@ class _Watching:
         if self.limit is not None and given and sample.host > self.limit.nbytes and self._exceeded is None:
             self._display.exceeded(sample, self.limit)
             self._exceeded = sample.t
+            self._log("above the given limit")
         self._display.memory(sample, self.limit, self._coming)
+        if self._display.log is not None:
+            self._display.log.memory(sample.host, sample.gpu, limit=None if self.limit is None else self.limit.nbytes)
+
+    def _log(self, text: str) -> None:
+        if self._display.log is not None:
+            self._display.log.say(text)
 
     def _look_ahead(self) -> None:
         before, self._coming = self._coming, forecast(list(self._samples), self.limit, self._sampler.started_s)
@@ -258,6 +250,7 @@ class _Watching:
         # said when two in a row agree: one alone may be the end of a step
         if self._coming.certain and before is not None and before.certain and self.limit is not None:
             self._display.forecast(self._coming, self.limit)
+            self._log(f"reaches its limit in {self._coming.reaches - self._coming.made:.0f} s at this rate")
 
     def count_peak_of(self, rss_peak: int) -> None:
         """Take the kernel's mark of a root that was always alone: it misses no peak, however short."""

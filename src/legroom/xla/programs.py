@@ -6,7 +6,7 @@ buffer assignment before it generates code, which takes most of a compilation's 
 
 import hashlib
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,12 @@ from legroom.machine.cache import cache_folder, read_json, write_json
 from legroom.machine.child_process import answer_task, ask_child
 from legroom.machine.gpu_table import KnownGpu
 from legroom.machine.versions import is_installed, read_versions
-from legroom.xla.buffers import held_lines, read_allocations
+from legroom.xla.buffers import read_allocations
 from legroom.xla.target import ENVIRONMENT, EXTRA, FLAGS, PACKAGES, PLUGIN, add_flags, plugin_missing, target_text
 
 TIMEOUT_S = 1800.0
 WITHOUT_TRITON = "--xla_gpu_enable_triton_gemm=false"  # whose tiles XLA cannot choose for every product untimed
-VERSION = 2
+VERSION = 3
 _FATAL = re.compile(r"^F\d{4} [\d:.]+ +\d+ (.*)$", re.MULTILINE)  # what XLA writes before it ends the process
 
 
@@ -31,8 +31,6 @@ class XlaProgramPlan:
 
     Args:
         results: that take no argument's place.
-        held: of `temporaries` at their fullest and of `results`: bytes, and numbers of the source lines that hold
-            them, the innermost first (`hollow/jax_places.py`); less than all of them where XLA names no line.
         why_cpu: why it is the plan of the CPU's compiler; empty for the card's.
     """
 
@@ -40,7 +38,6 @@ class XlaProgramPlan:
     results: int
     temporaries: int
     constants: int
-    held: dict[str, list[tuple[int, tuple[int, ...]]]] = field(default_factory=dict)
     why_cpu: str = ""
 
 
@@ -55,8 +52,8 @@ def plan_program(program: Path, card: KnownGpu) -> XlaProgramPlan:
     versions = sorted(read_versions(("jaxlib", *PACKAGES)).items())
     name = hashlib.sha256(repr((VERSION, target, versions)).encode() + program.read_bytes()).hexdigest()[:32]
     kept = cache_folder() / "xla-programs" / f"{name}.json"
-    if isinstance(known := read_json(kept), dict) and "held" in known:
-        return _plan(known)
+    if isinstance(known := read_json(kept), dict):
+        return XlaProgramPlan(**known)
     if missing := plugin_missing():
         if all(is_installed(package) for package in PACKAGES):
             raise BadInput(f"XLA cannot be asked for a {card.name}: {missing}", hint=install_command(EXTRA, PLUGIN))
@@ -67,11 +64,11 @@ def plan_program(program: Path, card: KnownGpu) -> XlaProgramPlan:
         answer = answer if "error" in without else without
     if "error" not in answer:
         write_json(kept, answer)
-        return _plan(answer)
+        return XlaProgramPlan(**answer)
     on_cpu = _asked(program, "")
     if "error" in on_cpu:
         raise BadInput(f"XLA cannot compile it for a {card.name}: {answer['error']}")
-    return replace(_plan(on_cpu), why_cpu=str(answer["error"]))
+    return replace(XlaProgramPlan(**on_cpu), why_cpu=str(answer["error"]))
 
 
 def _asked(program: Path, target: str, flags: str = "") -> dict[str, Any]:
@@ -82,11 +79,6 @@ def _asked(program: Path, target: str, flags: str = "") -> dict[str, Any]:
         return found.data
     fatal = _FATAL.search(found.log)
     return {"error": fatal[1][:500] if fatal else f"no answer {found.how}"}
-
-
-def _plan(answer: dict[str, Any]) -> XlaProgramPlan:
-    held = {kind: [(int(each[0]), tuple(each[1])) for each in rows] for kind, rows in answer["held"].items()}
-    return XlaProgramPlan(**{**answer, "held": held})
 
 
 def main() -> None:
@@ -111,7 +103,7 @@ def _planned(program: bytes, target: str, dump: Path) -> dict[str, Any]:
     from jax._src.lib import _jax
     from jax._src.lib.mlir import ir
 
-    from legroom.xla.devices import ASSIGNMENT, assignment_file, card_sharding
+    from legroom.xla.devices import assignment_file, card_sharding
 
     device: Any = next(iter(card_sharding(target).device_set)) if target else jax.devices("cpu")[0]
     with mlir.make_ir_context():
@@ -122,9 +114,7 @@ def _planned(program: bytes, target: str, dump: Path) -> dict[str, Any]:
         def compile_it() -> None:
             compiler.backend_compile_and_load(device.client, module, devices, options, [])
 
-        written = assignment_file(compile_it, "", dump)
-        assignment, optimised = written.read_text(), Path(str(written).replace(ASSIGNMENT, ".txt"))
-        return {**read_allocations(assignment), "held": held_lines(assignment, optimised.read_text())}
+        return read_allocations(assignment_file(compile_it, "", dump).read_text())
 
 
 def _readable(program: bytes, library: Any) -> Any:

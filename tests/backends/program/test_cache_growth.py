@@ -30,16 +30,6 @@ class Program:
         self.twin.free(Free(number, self.real.allocated, self.real.reserved, 0))
 
 
-def test_what_repeats_in_a_cache_that_fits_does_not_grow() -> None:
-    program = Program()
-    for _ in range(4):
-        program.give(program.ask(3 * MIB))
-        program.twin.ask(2)
-        program.twin.step()
-    assert program.twin.growth == 0
-    assert program.real.reserved == 20 * MIB
-
-
 def test_a_block_that_outlives_its_iteration_stands_for_the_next_ones() -> None:
     program = Program()
     kept = program.ask(12 * MIB)
@@ -74,15 +64,6 @@ def test_a_twin_that_lost_its_way_says_nothing() -> None:
     assert twin.lost
     twin.ask(3)
     assert twin.growth == 0
-
-
-def test_memory_that_only_grows_is_not_run_again() -> None:
-    program = Program()
-    for _ in range(4):
-        program.ask(3 * MIB)  # kept: a leak, which others find
-        program.twin.ask(2)
-        program.twin.step()
-    assert program.twin.growth == 0
 
 
 def test_emptying_the_cache_is_followed() -> None:

@@ -72,7 +72,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, *, for_card: dict[str, Any], for_cp
 def test_a_function_that_xla_cannot_compile_for_the_card_has_the_cpus_plan_with_a_wide_band(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_cpu = {"arguments": 0, "results": 4 * MIB, "temporaries": 100 * MIB, "constants": 0, "held": {}}
+    on_cpu = {"arguments": 0, "results": 4 * MIB, "temporaries": 100 * MIB, "constants": 0}
     answers(monkeypatch, for_card={"error": "XlaRuntimeError: UNIMPLEMENTED: no kernel"}, for_cpu=on_cpu)
     prediction = rehearsed(tmp_path, monkeypatch)
     item = next(item for item in prediction.footprint.items if item.name == "gpu.program")
@@ -117,7 +117,7 @@ NEEDS = (
 def test_programs_that_name_a_gpu_where_they_are_imported_are_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = {"arguments": 0, "results": 0, "temporaries": MIB, "constants": 0, "held": {}}
+    plan = {"arguments": 0, "results": 0, "temporaries": MIB, "constants": 0}
     answers(monkeypatch, for_card=plan, for_cpu={})
     prediction = rehearsed(tmp_path, monkeypatch, needs="\n".join(NEEDS))
     assert prediction.fits is True, prediction.rehearsal.failure

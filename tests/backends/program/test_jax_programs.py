@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,7 +12,6 @@ import pytest
 
 from legroom.backends.program import jax_bill
 from legroom.backends.program.jax_bill import with_jax
-from legroom.backends.program.kept_rehearsals import find_kept, keep
 from legroom.backends.program.program_bill import predicted
 from legroom.backends.program.rehearsing import RehearsalPlan, rehearse
 from legroom.errors import MissingExtra
@@ -142,15 +140,6 @@ def test_a_program_that_would_compute_for_minutes_is_followed_in_seconds(
     assert found.card.at.function == "update"
     # w and x, 256 KiB each, the key, and the last results: w again and 100,000 numbers
     assert 2 * 262_144 < found.card.peak_allocated - 3000 < 4 * 262_144 + 400_000 + 1000
-    # asked again, it is not run; with a file changed or another card, nothing is known
-    command = [sys.executable, str(script)]
-    again = rehearse(command, RehearsalPlan(CARD), output="kept")
-    assert again.notes and "the program was not run" in again.notes[-1]
-    assert (again.card, again.updates, again.stopped) == (found.card, found.updates, found.stopped)
-    assert find_kept(command, RehearsalPlan(find_gpu("RTX 3090").as_gpu()), os.environ) is None
-    assert find_kept(command, RehearsalPlan(CARD), {**os.environ, "NUM_ENVS": "8"}) is None
-    script.write_text(PROGRAM.replace("100_000", "100_001"))
-    assert find_kept(command, RehearsalPlan(CARD), os.environ) is None
 
 
 def test_an_array_and_its_shards_are_billed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +187,6 @@ def test_a_number_that_was_not_computed_and_is_read_leaves_the_verdict_open(
     assert found.unmodelled[0] == said
     assert [each.rpartition(" ")[2] for each in found.unmodelled] == ["(train.py:14)", "(train.py:15)"]
     assert predicted(found, Budget(64 * GIB, CARD.total)).fits is None
-    assert find_kept(found.command, RehearsalPlan(CARD), os.environ) is None
 
 
 def test_a_state_that_is_kept_on_the_host_decides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,26 +219,11 @@ def test_a_program_that_fails_after_its_training_repeated_is_known_until_there(
     assert (found.stopped, found.exit_code) == ("repeats", 1)
     assert any(note.startswith(said) for note in found.notes), found.notes
     assert predicted(found, Budget(64 * GIB, CARD.total)).fits is True
-    assert find_kept(command, RehearsalPlan(CARD), os.environ) is not None
     # after a single call nothing had repeated, and a missing package may be installed
     script.write_text(PROGRAM.replace("range(3)", "range(1)").replace("300_000", "100_000") + "import not_there\n")
     assert rehearse(command, RehearsalPlan(CARD), output="kept").stopped == "failed"
     script.write_text(PROGRAM.replace("range(3)", "range(6)").replace("300_000", "600_000") + "import not_there\n")
     assert rehearse(command, RehearsalPlan(CARD), output="kept").stopped == "repeats"
-    assert find_kept(command, RehearsalPlan(CARD), os.environ) is None
-
-
-def test_settings_beside_a_program_count_as_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    script = tmp_path / "train.py"
-    script.write_text("import jax\n")
-    planning(monkeypatch, results=0, temporaries=GIB)
-    seen = with_jax(SEEN, MESSAGES, CARD, None, lambda _: None)
-    command, plan = ["python3", str(script)], RehearsalPlan(CARD)
-    keep(seen, [], command, plan, {})
-    assert find_kept(command, plan, {}) is not None
-    (tmp_path / "config.yaml").write_text("num_envs: 4\n")
-    assert find_kept(command, plan, {}) is None
 
 
 def test_each_compiled_function_is_listed_with_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

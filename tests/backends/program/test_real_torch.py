@@ -301,6 +301,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_steps_of_slow_simulators_in_workers_are_repeated(tmp_path: Path) -> None:
     """500 steps of 2 s before the first update: a program of the user's that nothing could be said of."""
     (tmp_path / "train.py").write_text(SLOW_SIMULATORS)

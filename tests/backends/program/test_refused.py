@@ -116,6 +116,7 @@ def test_of_host_memory_alone_a_program_that_ends_without_a_step_has_shown_all_t
 
 
 @on_linux
+@pytest.mark.slow
 def test_the_saving_that_replaces_the_refused_array_is_tried_and_named(tmp_path: Path) -> None:
     code, run, _ = document(tmp_path, TRAINING, "--ram", "900MiB", "--cpu-only", "--seconds", "40", head="")
     (way,) = run["program"]["ways"]

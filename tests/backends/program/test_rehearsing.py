@@ -415,7 +415,7 @@ while True:
     assert (code, run["fits"]) == (1, False)
 
 
-def test_a_model_of_sb3_gives_the_bill_its_names_and_the_run_file(tmp_path: Path) -> None:
+def test_a_model_of_sb3_gives_the_run_file(tmp_path: Path) -> None:
     call = {
         "id": 1, "bases": [["stable_baselines3", "PPO"]], "policy": "CnnPolicy", "device": "cuda",
         "arguments": {"n_steps": 512, "batch_size": 128, "learning_rate": "<function>"}, "file": "x.py", "line": 5,
@@ -433,9 +433,6 @@ while True:
     script, written = program(tmp_path, body), tmp_path / "run.yaml"
     done = legroom("--json", "-o", str(written), "--vram", "8GiB", "--ram", "64GiB", "--", sys.executable, script)
     (run,) = json.loads(done.stdout)["runs"]
-    items = {item["name"]: item for item in run["items"]}
-    observations = 512 * 8 * 36 * 36
-    assert items["host.rollout.observations"]["nbytes"] == observations == items["host.rollout.flatten copy"]["nbytes"]
     same = run["program"]["same_run"]
     assert (same["algo"], same["env"]["n_envs"], same["hyperparams"]) == ("PPO", 8, {"n_steps": 512, "batch_size": 128})
     assert f"written: {written} (its environment is not registered: predict, check and fit read it;" in done.stderr
@@ -474,8 +471,6 @@ while True:
     last = (HEAD + body).rstrip().count("\n") + 1
     body = body.replace("LAST", str(last))
     ram = ("--vram", "8GiB", "--ram", "64GiB")
-    code, run, _ = document(tmp_path, body + "        print('far')\n", *ram)
-    assert (code, run["fits"], run["program"]["so_far"], run["program"]["not_reached"]) == (0, True, True, [])
     code, run, _ = document(tmp_path, body + "        bigger(net)\n", *ram)
     place = {"file": str(tmp_path / "program.py"), "line": last + 1, "text": "bigger(net)", "may_allocate": True}
     assert (code, run["fits"], run["program"]["not_reached"]) == (1, None, [place])
@@ -510,12 +505,11 @@ PPO("MlpPolicy", both, n_steps=512, batch_size=16, n_epochs=1, policy_kwargs=pol
 """
 
 
+@pytest.mark.slow
 def test_a_rollout_that_would_take_minutes_is_cut_short_and_its_buffer_is_billed_whole(tmp_path: Path) -> None:
     _, run, _ = document(tmp_path, SLOW_ROLLOUTS, "--vram", "8GiB", "--ram", "8GiB", "--seconds", "45", head="")
     assert run["program"]["updates"] > 0  # 4 minutes of steps come before the first one
-    items = {item["name"]: item["nbytes"] * item["count"] for item in run["items"]}
-    assert items["host.rollout.observations"] == 1024 * 256 * 256 * 4
-    assert items["host.rollout.flatten copy"] == 1024 * 256 * 256 * 4  # both are there at once, and measured
-    assert items["host.program"] > 100 << 20
+    # the rollout and the copy that flattening makes are there at once
+    assert run["host"]["peak"] > 2 * 1024 * 256 * 256 * 4 + (100 << 20)
     (note,) = [note for note in run["notes"] if "of 512 steps of a rollout" in note]
     assert note.startswith("not seen: what follows the first ")

@@ -2,14 +2,12 @@
 
 The guest (`hollow/jax_programs.py`) has written down every large function, lowered for a card, and what was live at its
 calls; here XLA is asked about each, once per program, card and versions. The peak is the largest sum of live arrays,
-results that take no argument's place, and temporaries. Results and temporaries (as they are when they are fullest) are
-billed to the lines inside of the function that hold them, arguments and all else to the line of the call.
+results that take no argument's place, and temporaries; all of it is billed to the line of the call.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,8 +15,6 @@ from typing import Any
 
 from legroom.backends.program.steady_state import LEAST_REPEATS
 from legroom.errors import BadInput, MissingExtra
-from legroom.hollow.jax_places import package_of
-from legroom.machine.cache import read_json
 from legroom.machine.gpu_table import KnownGpu, find_gpu
 from legroom.model.machine import Gpu
 from legroom.model.rehearsal import Beside, CardSeen, Doubt, OutOfMemory, Rehearsal, SourceLine
@@ -37,23 +33,18 @@ _OUT_OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|out of memory|MemoryError|canno
 # the environments' state (HumanoidWalk, 256 and 64 environments; mujoco-mjx 3.17, warp 1.19, on a CPU, 2026-11-18)
 FOREIGN_SHARE = 1.0
 CPU_PLAN_ERROR = 0.5  # of its temporaries: the compiler for cards plans 10 to 42 % less for our robot
-MENTIONED = 0.01  # of the temporaries without a line
 ANY_CARD = "RTX 4090"  # whose compiler is asked where only the memory of a card is given
 
 
 @dataclass(frozen=True)
 class _Moment:
-    """What is on the card while a function runs, or between functions; `lowered` is the function's
-    file, `first` the line of its first call,
-    `foreign` whether it calls what is no part of jax."""
+    """What is on the card while a function runs, or between functions; `foreign`: it calls what is no part of jax."""
 
     live: int
     plan: XlaProgramPlan
     name: str
     file: str
     line: int
-    lowered: Path | None = None
-    first: Place = ("", 0)
     foreign: bool = False
 
     @property
@@ -83,10 +74,9 @@ def with_jax(
     if not moments:
         return replace(found, unmodelled=(*found.unmodelled, *unknown))
     most = max(moments, key=lambda moment: moment.nbytes)
-    lines = _lines(most)
-    notes = (*found.notes, *_by_function(moments), *_how_much_is_known(most, lines))
+    notes = (*found.notes, *_by_function(moments))
     seen = replace(
-        found, card=_card_seen(most, lines), unmodelled=(*found.unmodelled, *unknown), notes=notes,
+        found, card=_card_seen(most), unmodelled=(*found.unmodelled, *unknown), notes=notes,
         beside=tuple(_beside_xla(most)), doubts=(*found.doubts, *_doubts(most, card)),
     )  # fmt: skip
     limit = min(gpu.total if limit is None else limit, int(XLA_SHARE * gpu.total))
@@ -140,9 +130,8 @@ def _moments(messages: Messages, plans: Programs) -> list[_Moment]:
         key = call["pid"], call["number"]
         plan, program = plans.get(key, NOTHING), about[key]
         live = int(call["live"]) + int(program.get("consts") or 0) + plan.constants
-        name = str(program["name"])
-        lowered, foreign = Path(program["path"]), bool(program.get("foreign"))
-        found.append((float(call["t"]), _Moment(live, plan, name, *_at(call), lowered, _at(program), foreign)))
+        moment = _Moment(live, plan, str(program["name"]), *_at(call), bool(program.get("foreign")))
+        found.append((float(call["t"]), moment))
     for each in messages.get("xla live", ()):
         found.append((float(each["t"]), _Moment(int(each["live"]), NOTHING, "", *_at(each))))
     return [moment for _, moment in sorted(found, key=lambda pair: pair[0])]
@@ -166,46 +155,6 @@ def _by_function(moments: Sequence[_Moment]) -> list[str]:
     return [f"compiled functions, with all arrays that are live: {', '.join(shown[:MOST_FUNCTIONS])}{more}"]
 
 
-def _lines(moment: _Moment) -> list[SourceLine]:
-    """Return what each line holds, the largest first: live arrays that of the call, the rest those inside."""
-    rows = read_json(Path(f"{moment.lowered}.lines")) if moment.lowered is not None else None
-    rows = rows if isinstance(rows, list) else []
-    call = moment.file, moment.line
-    held: Counter[tuple[str, Place]] = Counter({("arrays", call): moment.live})
-    for kind, role in (("results", "results"), ("temporaries", "program")):
-        rest = whole = getattr(moment.plan, kind)
-        for nbytes, numbers in moment.plan.held.get(kind, ()):
-            if found := _place(numbers, rows, (call, moment.first)):
-                held[role, found] += nbytes
-                rest -= nbytes
-        held[role, ("", 0) if role == "program" and rest < whole else call] += rest
-    return [
-        SourceLine(*place, nbytes, moment.name, moment.name, role)
-        for (role, place), nbytes in held.most_common()
-        if nbytes
-    ]
-
-
-def _place(numbers: Sequence[int], rows: Sequence[Any], calls: Sequence[Place]) -> Place | None:
-    """Return the innermost line of the program inside of the function; else of the library that it calls, if any."""
-    known = [rows[number - 1] for number in numbers if 0 < number <= len(rows)]
-    own = [(str(file), int(line)) for (file, line), _ in known if file]
-    if inside := next((place for place in own if place not in calls), None):
-        return inside
-    called = [(str(file), int(line)) for _, (file, line) in known if file]
-    packages = [package_of(file) for file, _ in called]
-    return called[packages.index(packages[-1])] if called else next(iter(own), None)
-
-
-def _how_much_is_known(moment: _Moment, lines: Sequence[SourceLine]) -> list[str]:
-    """Return how much of the temporaries has no line, where that is more than a trifle."""
-    rest = sum(line.nbytes for line in lines if not line.file)
-    if rest < MENTIONED * moment.plan.temporaries or not rest:
-        return []
-    share = f"{rest / moment.plan.temporaries:.0%} of the temporaries of {moment.name}"
-    return [f"XLA names no source line for {format_size(rest)}, {share}: its own copies, and gaps between buffers"]
-
-
 def _doubts(moment: _Moment, card: KnownGpu) -> Iterator[Doubt]:
     """Yield by how much the CPU's plan may be wrong, where XLA cannot compile the function for the card."""
     if moment.plan.why_cpu:
@@ -221,15 +170,16 @@ def _beside_xla(moment: _Moment) -> Iterator[Beside]:
         yield Beside("custom calls", half, half, why)
 
 
-def _card_seen(most: _Moment, lines: Sequence[SourceLine]) -> CardSeen:
+def _card_seen(most: _Moment) -> CardSeen:
     parts = {"arrays": most.live, "results": most.plan.results, "program": most.plan.temporaries}
+    roles = tuple((role, nbytes) for role, nbytes in parts.items() if nbytes)
     return CardSeen(
         device=0,
         processes=1,
         peak_allocated=most.nbytes,
         peak_reserved=most.nbytes,
-        roles=tuple((role, nbytes) for role, nbytes in parts.items() if nbytes),
-        lines=tuple(lines),
+        roles=roles,
+        lines=tuple(SourceLine(most.file, most.line, nbytes, most.name, most.name, role) for role, nbytes in roles),
         at=SourceLine(most.file, most.line, most.nbytes, most.name, most.name),
         phase="",
         interval=0,

@@ -6,6 +6,7 @@ what is known. The launcher ends it and removes our folder if legroom itself is 
 
 from __future__ import annotations
 
+import getopt
 import json
 import os
 import re
@@ -36,7 +37,6 @@ GUEST = HOLLOW / "guest"
 LONGEST_END_S = 40.0  # that the launcher takes to end what does not want to
 SITES = "lib/python3*/*-packages"
 _PYTHON = re.compile(r"(python|pypy)[\d.]*(\.exe)?")
-_WITH_VALUE = "WXcm"  # letters of an interpreter's options that take the rest, or the next word
 _ISOLATING = {"I": "isolated mode", "E": "ignores PYTHONPATH", "S": "without site"}
 LAUNCHER = HOLLOW / "launcher.py"
 LEAST_LAYER, MOST_LAYER = 64 * MIB, 4096 * MIB  # of what the program writes; it is kept in memory
@@ -84,8 +84,9 @@ def check_command(
             hint = f"{example.partition('python')[0]}python {command[0]}" if command[0].endswith(".py") else "chmod +x"
             raise BadInput(f"{command[0]}: cannot be executed", hint=hint)
         raise BadInput(f"{command[0]}: there is no such command", hint=example)
-    script = _script_of(command)
-    if script is not None and not Path(script).exists():
+    python = _PYTHON.fullmatch(Path(command[0]).name)
+    script = next(iter(_options(command[1:])[1]), "") if python else ""
+    if script.endswith(".py") and not Path(script).exists():
         near = get_close_matches(script, [path.name for path in Path().glob("*.py")], 1)
         raise BadInput("no such file", path=script, hint=f"did you mean {near[0]}?" if near else "check the path")
     flag = isolating_flag(command)
@@ -97,31 +98,25 @@ def check_command(
         )
 
 
-def _script_of(command: Sequence[str]) -> str | None:
-    """Return the script that `python [options] script.py` names, None for any other command."""
-    if not _PYTHON.fullmatch(Path(command[0]).name):
-        return None
-    rest = iter(command[1:])
-    for word in rest:
-        if not word.startswith("-"):
-            return word if word.endswith(".py") else None
-        if not word.startswith("--") and set(word) & set("cm"):
-            return None
-        if word in ("-W", "-X"):
-            next(rest, None)
-    return None
+def _options(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the letters of an interpreter's options, and what follows them."""
+    try:
+        given, rest = getopt.getopt(list(words), "bBc:dEhiIm:OPqRsStuvVW:xX:?", ["check-hash-based-pycs="])
+    except getopt.GetoptError:
+        return [], []
+    letters = [name.lstrip("-") for name, _ in given]
+    ends = [at for at, letter in enumerate(letters) if letter in ("c", "m")]  # what follows is the program's own
+    return (letters, rest) if not ends else (letters[: ends[0]], [])
 
 
 def runs_python(command: Sequence[str]) -> bool:
     """Return whether the command line itself names a Python interpreter or a script of one."""
-    found = shutil.which(command[0])
-    words = [*command, *(_shebang(Path(found)) if found else ())]
-    return any(_PYTHON.fullmatch(Path(word).name) for word in words)
+    return any(_PYTHON.fullmatch(Path(word).name) for word in [*command, *_shebang(command[0])])
 
 
-def _shebang(file: Path) -> list[str]:
+def _shebang(command: str) -> list[str]:
     try:
-        with file.open("rb") as opened:
+        with Path(shutil.which(command) or command).open("rb") as opened:
             first = opened.readline(512)
     except OSError:
         return []
@@ -130,32 +125,9 @@ def _shebang(file: Path) -> list[str]:
 
 def isolating_flag(command: Sequence[str]) -> str | None:
     """Return the letter of the first option of a Python interpreter in a command that keeps the guest out."""
-    words = [*_shebang(Path(shutil.which(command[0]) or command[0])), *command]
-    for at, word in enumerate(words):
-        if _PYTHON.fullmatch(Path(word).name):
-            found = _among_options(words[at + 1 :])
-            if found is not None:
-                return found
-    return None
-
-
-def _among_options(words: Sequence[str]) -> str | None:
-    rest = iter(words)
-    for word in rest:
-        if not word.startswith("-") or word in ("-", "--"):
-            return None
-        if word.startswith("--"):
-            continue
-        for at, letter in enumerate(word[1:], 1):
-            if letter in _ISOLATING:
-                return letter
-            if letter in "cm":
-                return None
-            if letter in _WITH_VALUE:
-                if at == len(word) - 1:
-                    next(rest, None)
-                break
-    return None
+    words = [*_shebang(command[0]), *command]
+    at = [at for at, word in enumerate(words) if _PYTHON.fullmatch(Path(word).name)]
+    return next((letter for begin in at for letter in _options(words[begin + 1 :])[0] if letter in _ISOLATING), None)
 
 
 def guest_environment(folder: Path, plan: Mapping[str, Any], base: Mapping[str, str]) -> dict[str, str]:
@@ -206,7 +178,7 @@ def pass_on_attached(folder: Path, base: Mapping[str, str]) -> None:
 
 def _site_folders(command: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """Return where the interpreters that a command may start look for `.pth` files."""
-    words = [command[0], *_shebang(Path(shutil.which(command[0]) or command[0])), *command[1:], "python", "python3"]
+    words = [command[0], *_shebang(command[0]), *command[1:], "python", "python3"]
     names = [word for word in words if _PYTHON.fullmatch(Path(word).name)]
     programs = [Path(found) for name in names if (found := shutil.which(name, path=environment.get("PATH")))]
     tops = [each.parent.parent for program in programs for each in (program.absolute(), program.resolve())]

@@ -14,12 +14,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from legroom.backends.program.equivalent_run import divided
 from legroom.backends.program.leaks import LEAST_SURVIVORS
 from legroom.backends.program.suggestions import ways_to_fit
 from legroom.hollow.cuda_allocator import ROUND_SEGMENT_BYTES, round_size, segment_size
 from legroom.model.footprint import ALWAYS, AllocatorPeaks, Finding, Footprint, Item, Known, Phase, Place
-from legroom.model.rehearsal import BatchesSeen, CardSeen, Endless, Filling, Leak, ProgramPrediction, Rehearsal, SameRun
+from legroom.model.rehearsal import BatchesSeen, CardSeen, Endless, Filling, Leak, ProgramPrediction, Rehearsal
 from legroom.model.verdict import Budget, fits, host_fits
 from legroom.predicting.gpu import CONTEXT_BYTES, CONTEXT_ERROR, XLA_SHARE, allocator_items
 from legroom.units import MIB, duration_text, format_size
@@ -107,11 +106,6 @@ def program_name(command: tuple[str, ...]) -> str:
     return Path(command[0]).name
 
 
-def _peak_phase(rehearsal: Rehearsal, card: CardSeen) -> Phase:
-    updating = card.interval > 0 or card.phase in ("backward", "optimizer step")
-    return Phase.UPDATE if updating and rehearsal.updates else Phase.COLLECT
-
-
 def _jax_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
     """The card of a JAX program."""
     name = card.at.function if card.at is not None and card.at.function else "no function"
@@ -132,7 +126,8 @@ def _card_items(rehearsal: Rehearsal, card: CardSeen) -> Iterator[Item]:
     if rehearsal.jax_alone:
         yield from _jax_items(rehearsal, card)
         return
-    phase = _peak_phase(rehearsal, card)
+    updating = rehearsal.updates and (card.interval > 0 or card.phase in ("backward", "optimizer step"))
+    phase = Phase.UPDATE if updating else Phase.COLLECT
     for role, nbytes in card.roles:
         phases = ALWAYS if role == "weights" else (phase,)
         yield Item(f"gpu.{role}", nbytes, Place.GPU, _WHY[role], phases, known=Known.TRACED)
@@ -193,17 +188,15 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
     host = rehearsal.host
     measured = max(host.peak - host.workers, 0)
     same = rehearsal.same_runs[0] if len(rehearsal.same_runs) == 1 else None
-    own, filling, stored = divided(measured, host.filling, same)
     yield Item(
-        "host.program", own, Place.HOST, "the program's process while it rehearsed", known=Known.MEASURED,
+        "host.program", measured, Place.HOST, "the program's process while it rehearsed", known=Known.MEASURED,
         error=int(HOST_ERROR * (measured + host.workers)),  # of its workers, too: what grows there grows together
     )  # fmt: skip
-    yield from (replace(item, name=f"host.{item.name}") for item in stored)
     if host.workers:
-        yield Item(
-            "host.workers", host.workers, Place.WORKER, _workers_text(host.processes - 1, same),
-            known=Known.MEASURED,
-        )  # fmt: skip
+        children = f"its child processes, {host.processes - 1} in total"  # Python's own helpers are among them
+        if same is not None and same.run.env.workers != "dummy":
+            children = f"{same.run.env.n_envs} environments in worker processes, {host.processes - 1} child processes"
+        yield Item("host.workers", host.workers, Place.WORKER, children, known=Known.MEASURED)
     pages = host.worker_pages
     if pages is not None and pages.later + pages.missed >= LEAST_COPIED:
         more = f" and {format_size(pages.later)} more later on" if pages.later else ""
@@ -232,18 +225,11 @@ def _host_items(rehearsal: Rehearsal) -> Iterator[Item]:
                 f"host.growth{at}", later, Place.HOST, f"{grows.what}: {each}", known=Known.MEASURED,
                 phases=(Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), error=error,
             )  # fmt: skip
-    for one in filling:
+    for one in host.filling:
         yield Item(
             f"host.{filling_name(one)}", one.nbytes, Place.HOST, filling_text(one), known=Known.MEASURED,
             phases=(Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), error=one.error,
         )  # fmt: skip
-
-
-def _workers_text(count: int, same: SameRun | None) -> str:
-    """Return what the child processes are; Python's own helpers (resource tracker, fork server) are among them."""
-    if same is None or same.run.env.workers == "dummy":
-        return f"its child processes, {count} in total"
-    return f"{same.run.env.n_envs} environments in worker processes, {count} child processes in total"
 
 
 def filling_name(filling: Filling) -> str:
@@ -377,7 +363,8 @@ def _unknown(rehearsal: Rehearsal, budget: Budget | None) -> Iterator[str]:
             f"tensors of {size} and more are in reference cycles, which Python frees only when its "
             "collector runs: there may be many more of them (gc.collect() in the loop frees them)"
         )
-    if _too_old(rehearsal.torch):
+    numbers = [int(part) for part in rehearsal.torch.split("+")[0].split(".")[:2] if part.isdecimal()]
+    if len(numbers) == 2 and tuple(numbers) < OLDEST_TORCH:
         yield f"torch {rehearsal.torch} is too old to be rehearsed; 2.3 or newer is needed"
     yield from rehearsal.unseen
     ended = rehearsal.stopped in ("finished", "repeats", "updates")
@@ -422,11 +409,6 @@ def _batches_text(batches: BatchesSeen) -> str:
     return f"batches looked at, {_at(batches.file, batches.line)}: {batches.seen:,} of {of}"
 
 
-def _too_old(torch: str) -> bool:
-    numbers = [int(part) for part in torch.split("+")[0].split(".")[:2] if part.isdecimal()]
-    return len(numbers) == 2 and tuple(numbers) < OLDEST_TORCH
-
-
 def _unseen_end(rehearsal: Rehearsal, *, no_question: bool) -> Iterator[str]:
     """Yield what its end leaves open; one that ran to its end took what it takes, if GPU memory is not asked about."""
     after = f"after {rehearsal.updates:,} {'calls of large functions' if rehearsal.jax_alone else 'optimizer steps'}"
@@ -436,7 +418,8 @@ def _unseen_end(rehearsal: Rehearsal, *, no_question: bool) -> Iterator[str]:
     if rehearsal.stopped == "failed":
         at = f" at {_at(*rehearsal.failed_at)}" if rehearsal.failed_at else ""
         seen = "; this is what was seen up to there" if rehearsal.updates or rehearsal.card is not None else ""
-        yield f"the program failed{at} ({_first_line(rehearsal.failure)}){seen}"
+        why = (rehearsal.failure.strip().splitlines() or ["no reason given"])[0][:200]
+        yield f"the program failed{at} ({why}){seen}"
     elif rehearsal.stopped == "interrupted":
         yield f"interrupted {after}"
     elif rehearsal.stopped == "real-limit":
@@ -485,8 +468,3 @@ def _host_is_only_feared(rehearsal: Rehearsal, footprint: Footprint, budget: Bud
 
 def _at(file: str, line: int) -> str:
     return f"{Path(file).name}:{line}" if file else "an unknown line"
-
-
-def _first_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[0][:200] if lines else "no reason given"

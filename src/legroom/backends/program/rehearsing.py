@@ -16,7 +16,6 @@ from legroom.backends.program.equivalent_run import same_runs
 from legroom.backends.program.host_watch import HostWatch
 from legroom.backends.program.jax_bill import with_jax
 from legroom.backends.program.journals import Alloc, DamagedJournal, Free, Journals, Record, Site, process_of
-from legroom.backends.program.kept_rehearsals import find_kept, keep
 from legroom.backends.program.launching import (
     Output,
     Program,
@@ -44,7 +43,6 @@ from legroom.model.rehearsal import (
     Beside,
     Doubt,
     HostSeen,
-    NotReached,
     OutOfMemory,
     Refused,
     Rehearsal,
@@ -97,7 +95,6 @@ class RehearsalPlan:
     real_limit: int | None = None
     seconds: float = DEFAULT_SECONDS
     updates: int | None = None
-    again: bool = False
     writes: Writes = "discarded"
 
     @property
@@ -143,8 +140,6 @@ def rehearse(
     """
     check_command(command, entered="IE" if plan.writes == "discarded" else "")
     own = os.environ if environment is None else environment
-    if not plan.again and (known := find_kept(command, plan, own)) is not None:
-        return known
     with temporary_folder("rehearsal") as folder:
         seen = ProgramSeen(plan, folder)
         journals = Journals(folder)
@@ -170,10 +165,7 @@ def rehearse(
         if lines and output == "end if it fails":
             told("\n".join(["the end of the program's output (--all shows all of it):", *lines]))
         found = replace(found, notes=(*found.notes, FILES[program.writes]), unseen=tuple(_unseen(program, host, found)))
-        found = with_jax(found, seen.messages, plan.card, plan.limit, progress)
-        if found.jax:
-            keep(found, _files_read(seen), command, plan, own)
-        return found
+        return with_jax(found, seen.messages, plan.card, plan.limit, progress)
 
 
 def _unseen(program: Program, host: HostWatch, found: Rehearsal) -> Iterator[str]:
@@ -183,10 +175,6 @@ def _unseen(program: Program, host: HostWatch, found: Rehearsal) -> Iterator[str
     if host.files.is_full or (found.stopped == "failed" and NO_SPACE in found.failure):
         size = format_size(program.layer)
         yield f"the program wrote more than the {size} of files that a rehearsal keeps (--keep-writes writes for real)"
-
-
-def _files_read(seen: ProgramSeen) -> list[str]:
-    return [str(path) for message in seen.messages.get("read", ()) for path in message.get("files", ())]
 
 
 def _follow(child: Program, journals: Journals, seen: ProgramSeen, began: float, progress: Telling) -> Stopped:
@@ -229,8 +217,7 @@ class ProgramSeen:
         self.plan = plan
         self._folder = folder
         self.host: HostWatch | None = None
-        self.books: dict[str, ProcessBook] = {}
-        self._finders: dict[str, RepeatFinder] = {}
+        self._finders: dict[str, RepeatFinder] = {}  # by journal, each with the books of its process
         self.messages: dict[str, list[dict[str, Any]]] = {}  # what is told beside the card's requests, by kind
         self._notes: list[str] = []
         self._traced_s = 0.0  # until a JAX program called its first large function
@@ -240,10 +227,9 @@ class ProgramSeen:
 
     def take(self, journal: str, record: Record) -> None:
         """Take in one record of a process."""
-        book = self.books.get(journal)
-        if book is None:
-            book = self.books[journal] = ProcessBook(process_of(journal))
-            self._finders[journal] = RepeatFinder(book, self.plan.seconds)
+        if journal not in self._finders:
+            self._finders[journal] = RepeatFinder(ProcessBook(process_of(journal)), self.plan.seconds)
+        book = self._finders[journal].book
         if isinstance(record, Alloc):
             book.allocate(record)
         elif isinstance(record, Free):
@@ -251,10 +237,10 @@ class ProgramSeen:
         elif isinstance(record, Site):
             book.add_site(record)
         else:
-            self._take_message(book, record)
+            self._take_message(self._finders[journal], record)
 
-    def _take_message(self, book: ProcessBook, message: dict[str, Any]) -> None:
-        kind, t = str(message.get("kind")), message.get("t")
+    def _take_message(self, finder: RepeatFinder, message: dict[str, Any]) -> None:
+        book, kind, t = finder.book, str(message.get("kind")), message.get("t")
         if isinstance(t, int | float):
             book.tell_time(float(t))
         if kind == "step":
@@ -262,7 +248,14 @@ class ProgramSeen:
                 failed.see_step(message.get("thread"))
             if message.get("stack"):
                 book.stacks[message.get("thread")] = [tuple(frame) for frame in message["stack"]]
-            self._take_step(book, skipped=bool(message.get("skipped")))
+            if message.get("skipped"):
+                book.skipped_steps += 1
+                return
+            book.step(book.t)
+            if self.host is not None:
+                self.host.steps = max(self.host.steps, book.steps)
+                if book.steps == 2:
+                    self.host.begin_steady()
         elif kind == "lines":
             book.take_lines(message)
         elif kind == "oom":
@@ -279,11 +272,11 @@ class ProgramSeen:
         elif kind == "epoch":
             book.in_epoch, book.largest_until = str(message.get("loop") or "a loop"), None
             if book.in_epoch not in book.loops_ended:
-                self._finder_of(book).left_out_at = None
+                finder.left_out_at = None
         elif kind == "epoch ended":
             if book.in_epoch is not None and book.in_epoch not in book.loops_ended:
                 book.loops_ended.add(book.in_epoch)
-                self._finder_of(book).restart()
+                finder.restart()
             book.in_epoch, book.epochs = None, book.epochs + 1
         elif kind == "batches":
             if not message.get("ends"):
@@ -304,19 +297,6 @@ class ProgramSeen:
         else:
             self.messages.setdefault(kind, []).append({**message, "pid": book.pid, "steps": self.updates})
 
-    def _finder_of(self, book: ProcessBook) -> RepeatFinder:
-        return next(finder for finder in self._finders.values() if finder.book is book)
-
-    def _take_step(self, book: ProcessBook, *, skipped: bool) -> None:
-        if skipped:
-            book.skipped_steps += 1
-            return
-        book.step(book.t)
-        if self.host is not None:
-            self.host.steps = max(self.host.steps, book.steps)
-            if book.steps == 2:
-                self.host.begin_steady()
-
     def _take_assumed(self, message: dict[str, Any]) -> None:
         key = (str(message.get("file") or ""), int(message.get("line") or 0), str(message.get("what") or ""))
         count, sets_size = self._assumed.get(key, (0, False))
@@ -330,9 +310,13 @@ class ProgramSeen:
             self._notes.append(text)
 
     @property
+    def books(self) -> list[ProcessBook]:
+        return [finder.book for finder in self._finders.values()]
+
+    @property
     def main(self) -> ProcessBook | None:
         """Return the book of the process that took most steps."""
-        return max(self.books.values(), key=lambda book: (book.steps, book.total_reserved), default=None)
+        return max(self.books, key=lambda book: (book.steps, book.total_reserved), default=None)
 
     @property
     def updates(self) -> int:
@@ -340,11 +324,9 @@ class ProgramSeen:
 
     @property
     def repeats(self) -> int:
-        if self.main is None:
-            return 0
-        finder = self._finder_of(self.main)
-        finder.update()
-        return finder.repeats
+        for finder in self._finders.values():
+            finder.update()
+        return next((finder.repeats for finder in self._finders.values() if finder.book is self.main), 0)
 
     def reason_to_stop(self, seconds: float) -> Stopped | None:
         """Return why to stop now, None to go on."""
@@ -420,7 +402,7 @@ class ProgramSeen:
         python: bool = True, of_card: bool = False,
     ) -> Rehearsal:  # fmt: skip
         """Return what came of it; `of_card`: a request of the card that failed ended it."""
-        for book in self.books.values():
+        for book in self.books:
             book.tell_time(book.t)
         main = self.main
         exceptions = self.messages.get("exception", [])
@@ -446,10 +428,10 @@ class ProgramSeen:
             repeats=self.repeats,
             seconds=seconds,
             host=self._with_whole_rollouts(host),
-            card=card_seen(self.books.values()),
+            card=card_seen(self.books),
             had_card=self.plan.card is not None,
             python=python,
-            torch=self._torch(),
+            torch=next((str(each["version"]) for each in self.messages.get("torch", []) if each.get("version")), ""),
             cuda_build=any(message.get("cuda_build") for message in self.messages.get("torch", [])),
             failure=_failure_text(failure, code) if caught is None else caught.text,
             failed_at=_place(failure) if caught is None else caught.place,
@@ -461,11 +443,11 @@ class ProgramSeen:
             compiled=tuple(dict.fromkeys(map(_with_place, self.messages.get("compile", [])))),
             beside=tuple(self._beside()),
             doubts=tuple(self._doubts()),
-            leaks=tuple(leak for book in self.books.values() for leak in find_leaks(book)),
-            not_reached=tuple(place for book in self.books.values() for place in book.not_reached())
+            leaks=tuple(leak for book in self.books for leak in find_leaks(book)),
+            not_reached=tuple(place for book in self.books for place in book.not_reached())
             if stopped == "repeats"
             else (),
-            undecided=tuple(self._undecided()),
+            undecided=tuple(undecided_places(sorted(self._readers), self._lines_executed())),
             notes=tuple(self._notes),
             points=tuple(main.points) if main is not None else (),
             step_times=tuple(main.step_times) if main is not None else (),
@@ -473,7 +455,18 @@ class ProgramSeen:
             epochs=main.epochs if main is not None else 0,
             evaluation=main.evaluation if main is not None else None,
             collected=max((int(each.get("nbytes") or 0) for each in self.messages.get("collected", [])), default=0),
-            batches=tuple(dict.fromkeys(map(_batches_seen, self.messages.get("batches", [])))),
+            batches=tuple(
+                dict.fromkeys(
+                    BatchesSeen(
+                        *(_place(each) or ("", 0)),
+                        int(each.get("seen") or 0),
+                        each.get("total"),
+                        alike=bool(each.get("alike")),
+                        stacked=bool(each.get("stacked")),
+                    )
+                    for each in self.messages.get("batches", [])
+                )
+            ),
             constants=tuple({str(message["name"]): None for message in self.messages.get("constant", [])}),
             same_runs=tuple(same_runs(self.messages.get("call", []), self.messages.get("learn", []))),
         )
@@ -485,12 +478,8 @@ class ProgramSeen:
         forecast = sum(one.nbytes - one.touched for one in host.filling if one.file in files)
         return replace(host, peak=host.peak + max(cut - forecast, 0))
 
-    def _torch(self) -> str:
-        told = [*self.messages.get("torch", []), *self.messages.get("started", [])]
-        return next((str(found) for message in told if (found := message.get("version") or message.get("torch"))), "")
-
     def _out_of_memory(self, *, of_card: bool) -> list[OutOfMemory]:
-        found = [failed for book in self.books.values() for failed in book.failed]
+        found = [failed for book in self.books for failed in book.failed]
         return [
             OutOfMemory(
                 str(one.message.get("file") or ""), int(one.message.get("line") or 0),
@@ -516,13 +505,12 @@ class ProgramSeen:
         steps = self.updates - int(largest.get("steps", self.updates))
         return Refused(int(largest["nbytes"]), file, line, str(largest.get("file") or ""), steps)
 
-    def _undecided(self) -> list[NotReached]:
-        """Return what did not run because of a value that was assumed, and may take or keep GPU memory."""
+    def _lines_executed(self) -> dict[str, set[int]]:
         lines: dict[str, set[int]] = {}
-        for book in self.books.values():
+        for book in self.books:
             for file, seen in book.executed().items():
                 lines.setdefault(file, set()).update(seen)
-        return undecided_places(sorted(self._readers), lines)
+        return lines
 
     def _doubts(self) -> list[Doubt]:
         """Return the largest of each kind of doubt, and the growth of a cache that had not settled."""
@@ -562,13 +550,6 @@ def _is_of_host(failure: dict[str, Any]) -> bool:
 
 def _place(message: dict[str, Any] | None) -> tuple[str, int] | None:
     return (str(message["file"]), int(message.get("line") or 0)) if message and message.get("file") else None
-
-
-def _batches_seen(message: dict[str, Any]) -> BatchesSeen:
-    return BatchesSeen(
-        str(message.get("file") or ""), int(message.get("line") or 0), int(message.get("seen") or 0),
-        message.get("total"), alike=bool(message.get("alike")), stacked=bool(message.get("stacked")),
-    )  # fmt: skip
 
 
 def _with_place(message: dict[str, Any]) -> str:

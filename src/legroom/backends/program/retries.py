@@ -16,12 +16,23 @@ that `try`, was served afterwards, and at least two optimizer steps of the same 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from legroom.backends.program.journals import Frame, Site
-from legroom.backends.program.source import Function, assigned, covers, name_of, parsed
+from legroom.backends.program.source import (
+    Function,
+    Loop,
+    around,
+    assigned,
+    blocks_of,
+    last_line,
+    name_of,
+    names_in,
+    parsed,
+    scope_of,
+)
 
 STEPS_AFTER = 2
 _CATCH_IT = {"Exception", "BaseException", "RuntimeError", "MemoryError", "OutOfMemoryError", "AcceleratorError"}
@@ -46,8 +57,7 @@ class FailedRequest:
     served: tuple[Frame, int] | None = None
 
     def __post_init__(self) -> None:
-        chain = [(str(file), int(line)) for file, line in self.message.get("chain") or ()]
-        self.retried_in = find_retry(chain)
+        self.retried_in = find_retry([(str(file), int(line)) for file, line in self.message.get("chain") or ()])
 
     @property
     def retried_at(self) -> tuple[str, int] | None:
@@ -62,10 +72,8 @@ class FailedRequest:
             return
         file, first, last = self.retried_in
         failed = (self.message.get("file"), self.message.get("line"))
-        for frame in site.frames:
-            if frame[:2] == failed or (frame[0] == file and first <= frame[1] <= last):
-                self.served = site.frames[0], self.steps
-                return
+        if any(each[:2] == failed or (each[0] == file and first <= each[1] <= last) for each in site.frames):
+            self.served = site.frames[0], self.steps
 
     def see_step(self, thread: object) -> None:
         """Take in an optimizer step."""
@@ -75,74 +83,46 @@ class FailedRequest:
 def find_retry(chain: Sequence[tuple[str, int]]) -> Span | None:
     """Return the `try` that catches an error of a chain of calls, innermost first, if it is run again with less."""
     for file, line in chain:
-        for block, parents in _around(file, line):
-            if isinstance(block, ast.With | ast.AsyncWith) and _suppresses(block):
-                return None
-            if not isinstance(block, ast.Try) or not _is_in(block.body, line):
+        tree = parsed(file)
+        path = scope_of(around(tree, line)) if tree is not None else []
+        for at in range(len(path) - 1, -1, -1):
+            block = path[at]
+            if isinstance(block, ast.With | ast.AsyncWith):
+                calls = [item.context_expr for item in block.items if isinstance(item.context_expr, ast.Call)]
+                if any("suppress" in _names(call.func) for call in calls):
+                    return None
+            if not isinstance(block, ast.Try) or not block.body[0].lineno <= line <= last_line(block.body[-1]):
                 continue
-            handler = next((each for each in block.handlers if _catches(each)), None)
+            catching = (each for each in block.handlers if each.type is None or _names(each.type) & _CATCH_IT)
+            handler = next(catching, None)
             if handler is None or isinstance(handler.body[-1], ast.Raise):
                 continue
-            is_retry = _runs_again(block, handler, parents)
-            return (file, block.lineno, block.end_lineno or line) if is_retry else None
+            return (file, block.lineno, last_line(block)) if _runs_again(block, handler, path[:at]) else None
     return None
 
 
-def _around(file: str, line: int) -> Iterator[tuple[ast.AST, list[ast.AST]]]:
-    """Yield the statements of a line's function that are around it, the innermost first, each with those around it."""
-    node: ast.AST | None = parsed(file)
-    path = list[ast.AST]()
-    while node is not None:
-        path = [] if isinstance(node, Function | ast.Lambda) else path
-        path.append(node)
-        inner = (each for each in ast.walk(node) if each is not node and isinstance(each, ast.stmt | ast.ExceptHandler))
-        node = next((each for each in inner if covers(each, line)), None)
-    for at in range(len(path) - 1, -1, -1):
-        yield path[at], path[:at]
-
-
-def _is_in(body: Sequence[ast.stmt], line: int) -> bool:
-    return bool(body) and body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno)
-
-
 def _names(node: ast.AST) -> set[str]:
-    named = (each for each in ast.walk(node) if isinstance(each, ast.Attribute | ast.Name))
-    return {name_of(each) for each in named if isinstance(each.ctx, ast.Load)}
+    return {name_of(each) for each in names_in(node) if isinstance(each.ctx, ast.Load)}
 
 
-def _catches(handler: ast.ExceptHandler) -> bool:
-    return handler.type is None or bool(_names(handler.type) & _CATCH_IT)
-
-
-def _suppresses(block: ast.With | ast.AsyncWith) -> bool:
-    calls = [item.context_expr for item in block.items if isinstance(item.context_expr, ast.Call)]
-    return any("suppress" in _names(call.func) for call in calls)
+def _called(*nodes: ast.AST) -> set[str]:
+    calls = (each for node in nodes for each in ast.walk(node) if isinstance(each, ast.Call))
+    return {name_of(each.func) for each in calls} - _NOT_THE_WORK
 
 
 def _runs_again(block: ast.Try, handler: ast.ExceptHandler, parents: Sequence[ast.AST]) -> bool:
     work = ast.Module([*block.body, *block.orelse], [])
     uses = _names(work)
-    loop = next((each for each in reversed(parents) if isinstance(each, ast.While | ast.For | ast.AsyncFor)), None)
+    loop = next((each for each in reversed(parents) if isinstance(each, Loop)), None)
     if loop is not None:
         ends = any(isinstance(each, ast.Break | ast.Return) for each in (block.body[-1], *block.orelse[-1:]))
-        varied = True if isinstance(loop, ast.While) else bool(assigned(loop) & uses)
+        varied = isinstance(loop, ast.While) or bool(assigned(loop) & uses)
         if (ends and varied) or assigned(handler) & uses:
             return True
+    beside = next((each for each in blocks_of(parents[-1]) if block in each), [block])
+    after = [
+        each for each in beside[beside.index(block) + 1 :]
+        if isinstance(each, ast.Return) or (isinstance(each, ast.If) and _names(each.test) & assigned(handler))
+    ]  # fmt: skip
     function = {each.name for each in parents if isinstance(each, Function)}
-    called = _called(handler)
-    for each in _after(block, parents[-1]):
-        if isinstance(each, ast.Return) or (isinstance(each, ast.If) and _names(each.test) & assigned(handler)):
-            called |= _called(each)
-    return bool(called & (_called(work) | function))
-
-
-def _after(block: ast.stmt, parent: ast.AST) -> list[ast.stmt]:
-    """Return the statements that follow in the same block."""
-    for _, body in ast.iter_fields(parent):
-        if isinstance(body, list) and block in body:
-            return body[body.index(block) + 1 :]
-    return []
-
-
-def _called(node: ast.AST) -> set[str]:
-    return {name_of(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)} - _NOT_THE_WORK
+    return bool(_called(handler, *after) & (_called(work) | function))

@@ -15,11 +15,25 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from legroom.backends.program.harmless import CONFIG, AllocationJudge
-from legroom.backends.program.source import Function, assigned, name_of, own_nodes, parsed, root_of, text_of
+from legroom.backends.program.source import (
+    Function,
+    Loop,
+    arguments_of,
+    assigned,
+    blocks_of,
+    first_line,
+    given_to,
+    last_line,
+    name_of,
+    names_in,
+    own_nodes,
+    parsed,
+    root_of,
+    text_of,
+)
 from legroom.model.rehearsal import NotReached
 
 Stack = Sequence[tuple[str, int, int]]  # file, line, first line of the function
-Loop = ast.For | ast.AsyncFor | ast.While
 MOST_PLACES = 20
 _CONSTANT_CALLS = (
     "bool", "callable", "endswith", "exists", "getattr", "hasattr", "int", "is_available", "isdir", "isfile",
@@ -40,7 +54,7 @@ _WHOLE = ("min", "max", "int", "round", "abs")
 
 
 def places_not_reached(stacks: Sequence[Stack], lines: Mapping[str, Set[int]]) -> list[NotReached]:
-    """Return the places that may still take GPU memory.
+    """Return the places that may still take GPU memory, in the order of the files.
 
     Args:
         stacks: calls under way at the last optimizer step of each thread, the innermost first.
@@ -50,110 +64,110 @@ def places_not_reached(stacks: Sequence[Stack], lines: Mapping[str, Set[int]]) -
     trees = {file: tree for file in files if (tree := parsed(file))}
     search = _UnreachedSearch(trees, lines)
     search.places = {(file, 0): "its source cannot be read" for file in files if file not in trees}
-    for stack in stacks:
-        for file, line, first in stack:
-            if file in trees:
-                search.add_under_way(file, line, first)
-    return search.found()
+    for file, line, first in (at for stack in stacks for at in stack):
+        if file in trees:
+            search.add_under_way(file, line, first)
+    search.run()
+    return [NotReached(file, line, text) for (file, line), text in sorted(search.places.items())][:MOST_PLACES]
 
 
 @dataclass
 class _UnreachedSearch:
     trees: Mapping[str, ast.Module]
     lines: Mapping[str, Set[int]]
-    coming: list[tuple[str, list[ast.stmt]]] = field(default_factory=list)  # blocks that run, or will
+    running: list[tuple[str, Sequence[ast.stmt]]] = field(default_factory=list)  # blocks that run, or will
     loops: list[tuple[Loop, bool]] = field(default_factory=list)  # under way, and whether others are inside of them
     counters: set[str] = field(default_factory=set)  # whole numbers that loops count
-    rare: set[str] = field(default_factory=set)  # those of outer loops, which change rarely, and those out of tables
+    changing: set[str] = field(default_factory=set)  # names that are assigned while it runs
+    # whole numbers that change rarely: of outer loops, out of tables, and what is assigned where nothing ran yet
+    stepped: set[str] = field(default_factory=set)
     places: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def add_under_way(self, file: str, line: int, first: int) -> None:
         """Take in one function under way: the loops around its line, and what follows."""
-        function = _function_at(self.trees[file], first, line)
-        body: list[ast.stmt] = function.body if function is not None else self.trees[file].body
+        tree = self.trees[file]
+        functions = (each for each in ast.walk(tree) if isinstance(each, Function) and first_line(each) == first)
+        function = next((each for each in functions if line <= last_line(each)), None)
+        body: list[ast.stmt] = tree.body if function is None else function.body
         loops: list[Loop] = []
         while body:
-            at = next((at for at, each in enumerate(body) if _first(each) <= line <= _last(each)), None)
+            at = next((at for at, each in enumerate(body) if first_line(each) <= line <= last_line(each)), None)
             if at is None:
                 return
             current = body[at]
-            self.coming.append((file, body[at + 1 :]))
+            self.running.append((file, body[at + 1 :]))
             if isinstance(current, Loop):
-                self.coming += [(file, current.body), (file, current.orelse)]
+                self.running += [(file, current.body), (file, current.orelse)]
                 loops.append(current)
             elif isinstance(current, ast.Try):
-                self.coming += [(file, current.orelse), (file, current.finalbody)]
-            inner = [block for block in _blocks(current) if block and _first(block[0]) <= line <= _last(block[-1])]
-            body = inner[0] if inner else []
+                self.running += [(file, current.orelse), (file, current.finalbody)]
+            inside = (each for each in blocks_of(current) if first_line(each[0]) <= line <= last_line(each[-1]))
+            body = next(inside, [])
         self.loops += [(loop, loop is not loops[-1]) for loop in loops]
         for loop in loops:  # over parts of a table, each as large as it comes
             parts = ast.walk(loop.iter) if not isinstance(loop, ast.While) else ()
             if any(isinstance(each, ast.Call) and name_of(each.func) == "groupby" for each in parts):
-                self.places.setdefault((file, loop.lineno), text_of(loop))
+                self._note(file, loop, loop)
 
-    def found(self) -> list[NotReached]:
-        """Return the places, in the order of the files."""
+    def run(self) -> None:
+        """Find the places."""
         self.judge = AllocationJudge(list(self.trees.values()))
         for loop, is_outer in self.loops:
             if isinstance(loop, ast.For | ast.AsyncFor) and self._counts(loop):
                 names = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
                 self.counters |= names
-                self.rare |= names if is_outer or self._is_list(loop.iter) else set()
-        live = [
-            (file, each) for file, tree in self.trees.items() for each in ast.walk(tree)
-            if isinstance(each, Function) and self._is_live(file, each)
-        ]  # fmt: skip
-        running = [*self.coming, *((file, each.body) for file, each in live)]
-        self.changing = self.counters | {name for _, body in running for each in body for name in assigned(each)}
-        for _, function in live:
-            self.changing |= {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
-        self.stepped: dict[str, tuple[str, ast.AST]] = {name: ("", ast.Pass()) for name in self.rare}
-        for file, body in running:
+                # numbers are counted, or taken out of a list, where any may follow
+                counted = isinstance(loop.iter, ast.Call) and name_of(loop.iter.func) == "range"
+                self.stepped |= names if is_outer or (self.judge.is_table(loop.iter) and not counted) else set()
+        nodes = [(file, each) for file, tree in self.trees.items() for each in ast.walk(tree)]
+        live = [(file, each) for file, each in nodes if isinstance(each, Function) and self._is_live(file, each)]
+        self.running += [(file, each.body) for file, each in live]
+        self.changing = self.counters | {name for _, body in self.running for each in body for name in assigned(each)}
+        self.changing |= {arg.arg for _, each in live for arg in ast.walk(each.args) if isinstance(arg, ast.arg)}
+        for file, body in self.running:
             self._look(file, body)
-        for file, tree in self.trees.items():
-            self._look_at_hooks(file, tree)
-        self._look_at_sizes(running)
-        ordered = sorted(self.places.items())
-        return [NotReached(file, line, text) for (file, line), text in ordered][:MOST_PLACES]
+        for file, each in nodes:
+            self._look_at_hooks(file, each)
+        self._look_at_sizes()
 
-    def _look_at_hooks(self, file: str, tree: ast.Module) -> None:
+    def _note(self, file: str, statement: ast.stmt | ast.expr, text: ast.AST) -> None:
+        self.places.setdefault((file, statement.lineno), text_of(text))
+
+    def _look_at_hooks(self, file: str, node: ast.AST) -> None:
         """Find what is called by others, and was not yet.
 
         That is methods that a library knows by their name (`validation_step`), those that end a block or an object, and
         functions that were given away to be called later (`atexit.register(evaluate)`), if by a decorator.
         """
         later: list[ast.AST] = []
-        for each in ast.walk(tree):
-            if isinstance(each, ast.ClassDef):
-                later += [
-                    method for method in each.body if isinstance(method, Function)
-                    and (method.name in _ENDING or (each.bases and _HOOK.search(method.name)))
-                ]  # fmt: skip
-            elif isinstance(each, ast.Call) and name_of(each.func) in _DEFERRING:
-                for given in (*each.args, *(keyword.value for keyword in each.keywords)):
-                    named = isinstance(given, ast.Name | ast.Attribute)
-                    later += self.judge.functions.get(name_of(given), []) if named else []
-                    if isinstance(given, ast.Lambda) and self.judge.may_allocate(given.body):
-                        self.places.setdefault((file, given.lineno), ast.unparse(given)[:80])
-            elif isinstance(each, Function) and any(map(self._gives_away, each.decorator_list)):
-                later.append(each)
+        if isinstance(node, ast.ClassDef):
+            methods = (each for each in node.body if isinstance(each, Function))
+            later += [each for each in methods if each.name in _ENDING or (node.bases and _HOOK.search(each.name))]
+        elif isinstance(node, ast.Call) and name_of(node.func) in _DEFERRING:
+            for given in arguments_of(node):
+                if isinstance(given, ast.Name | ast.Attribute):
+                    later += self.judge.functions.get(name_of(given), [])
+                elif isinstance(given, ast.Lambda) and self.judge.may_allocate(given.body):
+                    self._note(file, given, given)
+        elif isinstance(node, Function):
+            calls = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
+            names = {name_of(each) for each in calls}
+            later += [node] if names - _DECORATING - self.judge.functions.keys() else []
         for method in later:
             if isinstance(method, Function) and not self._is_live(file, method):
                 for statement in method.body:
                     self._add(file, statement)
 
-    def _gives_away(self, decorator: ast.expr) -> bool:
-        name = name_of(decorator.func if isinstance(decorator, ast.Call) else decorator)
-        return name not in _DECORATING and name not in self.judge.functions
+    def _ran(self, file: str, first: int, last: int) -> bool:
+        return not self.lines.get(file, frozenset[int]()).isdisjoint(range(first, last + 1))
 
     def _is_live(self, file: str, function: Function) -> bool:
-        lines = {line for each in function.body for line in range(_first(each), _last(each) + 1)}
-        return not lines.isdisjoint(self.lines.get(file, ()))
+        return any(self._ran(file, first_line(each), last_line(each)) for each in function.body)
 
     def _is_reached(self, file: str, statement: ast.stmt) -> bool:
-        blocks = [block for block in _blocks(statement) if block]
-        last = min((_first(block[0]) - 1 for block in blocks), default=_last(statement))
-        return not self.lines.get(file, set()).isdisjoint(range(_first(statement), max(last, statement.lineno) + 1))
+        blocks = blocks_of(statement)
+        last = min((first_line(block[0]) - 1 for block in blocks), default=last_line(statement))
+        return self._ran(file, first_line(statement), max(last, statement.lineno))
 
     def _look(self, file: str, body: Sequence[ast.stmt]) -> None:
         """Find what was not executed in a block that was, or will be."""
@@ -162,84 +176,73 @@ class _UnreachedSearch:
                 self._add(file, each)
                 continue
             if isinstance(each, ast.If):
-                self._look_at_branches(file, each)
-                left = each.body and isinstance(each.body[-1], ast.Continue | ast.Return | ast.Break)
-                if left and self._is_reached(file, each.body[0]) and not self._may_change(each.test):
+                changes = self._may_change(each.test)
+                for block in filter(None, (each.body, each.orelse)):
+                    beside = first_line(block[0]) <= (each.test.end_lineno or 0)  # in the line of the condition
+                    if not beside and any(self._is_reached(file, inner) for inner in block):
+                        self._look(file, block)
+                    elif changes:
+                        for inner in block:
+                            self._add(file, inner)
+                left = isinstance(each.body[-1], ast.Continue | ast.Return | ast.Break)
+                if left and self._is_reached(file, each.body[0]) and not changes:
                     return  # with these arguments it always ends here
-            elif isinstance(each, ast.Try):
-                for block in (each.body, each.orelse, each.finalbody):  # handlers are for what goes wrong
-                    self._look(file, block)
             elif not isinstance(each, Function | ast.ClassDef):
-                for block in _blocks(each):
-                    self._look(file, block)
-
-    def _look_at_branches(self, file: str, statement: ast.If) -> None:
-        for block in (statement.body, statement.orelse):
-            beside = block and _first(block[0]) <= (statement.test.end_lineno or 0)  # in the line of the condition
-            if block and not beside and any(self._is_reached(file, each) for each in block):
-                self._look(file, block)
-            elif block and self._may_change(statement.test):
-                for each in block:
-                    self._add(file, each)
+                handled = [handler.body for handler in getattr(each, "handlers", ())]  # for what goes wrong
+                for block in blocks_of(each):
+                    if block not in handled:
+                        self._look(file, block)
 
     def _add(self, file: str, statement: ast.stmt) -> None:
         """Take in a statement that was not executed."""
         if isinstance(statement, ast.If) and not self._may_change(statement.test):
             return
-        for name in assigned(statement):
-            self.stepped.setdefault(name, (file, statement))
+        self.stepped |= assigned(statement)
         for each in _simple(statement):
             if self.judge.may_allocate(each):
-                self.places.setdefault((file, each.lineno), text_of(each))
+                self._note(file, each, each)
                 return
 
     def _may_change(self, test: ast.expr) -> bool:
         """Return whether a condition may come out otherwise later in the same run."""
         if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is | ast.IsNot):
             return False
-        for each in ast.walk(test):
-            if isinstance(each, ast.Call) and name_of(each.func) not in _CONSTANT_CALLS:
-                return True
-        named = [each for each in ast.walk(test) if isinstance(each, ast.Name | ast.Attribute)]
-        return any(name_of(each) in self.changing and root_of(each) not in CONFIG for each in named)
+        if any(isinstance(each, ast.Call) and name_of(each.func) not in _CONSTANT_CALLS for each in ast.walk(test)):
+            return True
+        return any(name_of(each) in self.changing and root_of(each) not in CONFIG for each in names_in(test))
 
-    def _look_at_sizes(self, running: Sequence[tuple[str, list[ast.stmt]]]) -> None:
+    def _look_at_sizes(self) -> None:
         """Find whole numbers that change in steps, and are given to what takes memory."""
-        nodes = [(file, node) for file, body in running for each in body for node in own_nodes(each)]
-        self.counters |= {name_of(each.target) for _, each in nodes if isinstance(each, ast.AugAssign)}
+        nodes = [(file, node) for file, body in self.running for each in body for node in own_nodes(each)]
         for _, each in nodes:
-            if isinstance(each, ast.For | ast.AsyncFor) and self._counts(each):
+            if isinstance(each, ast.AugAssign):
+                self.counters.add(name_of(each.target))
+            elif isinstance(each, ast.For | ast.AsyncFor) and self._counts(each):
                 self.counters |= {name.id for name in ast.walk(each.target) if isinstance(name, ast.Name)}
         grew = -1
         while grew != len(self.stepped):
             grew = len(self.stepped)
-            for file, node in nodes:
+            for _, node in nodes:
                 if isinstance(node, ast.Assign) and self._is_stepped(node.value):
-                    for name in assigned(node):
-                        self.stepped.setdefault(name, (file, node))
-                elif isinstance(node, ast.Call) and name_of(node.func) in self.judge.functions:
-                    self._pass_on(file, node)
+                    self.stepped |= assigned(node)
+                elif isinstance(node, ast.Call):  # numbers go on into functions of the program's own
+                    for function in self.judge.functions.get(name_of(node.func), ()):
+                        self.stepped |= {name for name, value in given_to(function, node) if self._is_stepped(value)}
         for file, node in nodes:
-            sized = [*_sizes_of(node)] if not isinstance(node, ast.Call) else self._arguments(node)
-            if any(self._is_stepped(size) for size in sized):
-                self.places.setdefault((file, node.lineno), text_of(node))  # type: ignore[attr-defined]
+            sized = [node.lower, node.upper] if isinstance(node, ast.Slice) else []
+            sized += self._sizes(node) if isinstance(node, ast.Call) else []
+            if any(size is not None and self._is_stepped(size) for size in sized):
+                self._note(file, node, node)  # type: ignore[arg-type]
 
-    def _arguments(self, call: ast.Call) -> list[ast.expr]:
+    def _sizes(self, call: ast.Call) -> list[ast.expr | None]:
+        """Return the arguments of a call that takes memory which may be sizes."""
         if name_of(call.func) in self.judge.functions or self.judge.is_harmless(call):
             return []
-        given = [*call.args, *(each.value for each in call.keywords)]
-        own = [each for each in given if isinstance(each, ast.Call) and name_of(each.func) in self.judge.functions]
-        others = [each for each in given if not isinstance(each, ast.Call | ast.Subscript)]
-        return [*own, *others, *(each for each in given if self.judge.is_number(each))]
-
-    def _pass_on(self, file: str, call: ast.Call) -> None:
-        """Follow numbers into functions of the program's own."""
-        for function in self.judge.functions[name_of(call.func)]:
-            names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
-            names = names[1:] if names[:1] == ["self"] else names
-            for name, value in (*zip(names, call.args, strict=False), *((k.arg, k.value) for k in call.keywords)):
-                if name and self._is_stepped(value):
-                    self.stepped.setdefault(name, (file, call))
+        return [
+            each for each in arguments_of(call)
+            if not isinstance(each, ast.Call | ast.Subscript) or self.judge.is_number(each)
+            or (isinstance(each, ast.Call) and name_of(each.func) in self.judge.functions)
+        ]  # fmt: skip
 
     def _is_stepped(self, node: ast.expr) -> bool:
         """Return whether an expression is a whole number that may change after many steps that were alike."""
@@ -274,34 +277,24 @@ class _UnreachedSearch:
     def _counts(self, loop: ast.For | ast.AsyncFor) -> bool:
         return isinstance(loop.iter, ast.Tuple | ast.List) or self.judge.is_numbers(loop.iter)
 
-    def _is_list(self, node: ast.expr) -> bool:
-        """Return whether numbers are taken out of a list, where any may follow, and not counted."""
-        return self.judge.is_table(node) and not (isinstance(node, ast.Call) and name_of(node.func) == "range")
-
     def _is_counted(self, node: ast.AST) -> bool:
-        counters = self.counters | self.stepped.keys()
-        return any(isinstance(each, ast.Name | ast.Attribute) and name_of(each) in counters for each in ast.walk(node))
-
-
-def _sizes_of(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield what a node takes as sizes: bounds of slices."""
-    if isinstance(node, ast.Slice):
-        yield from (each for each in (node.lower, node.upper) if each is not None)
+        return any(name_of(each) in self.counters or name_of(each) in self.stepped for each in names_in(node))
 
 
 def _is_real(node: ast.expr) -> bool:
     """Return whether a number is no whole one, and so no size."""
-    return any(
-        (isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div))
-        or isinstance(each, ast.JoinedStr)
-        or (isinstance(each, ast.Constant) and isinstance(each.value, float | str))
-        for each in ast.walk(node)
-    ) and not any(isinstance(each, ast.Call) and name_of(each.func) in ("int", "round") for each in ast.walk(node))
+    nodes = list(ast.walk(node))
+    divided = any(isinstance(each, ast.BinOp) and isinstance(each.op, ast.Div) for each in nodes)
+    text = any(isinstance(each, ast.JoinedStr) for each in nodes)
+    real = (
+        divided or text or any(isinstance(each, ast.Constant) and isinstance(each.value, float | str) for each in nodes)
+    )
+    return real and not any(isinstance(each, ast.Call) and name_of(each.func) in ("int", "round") for each in nodes)
 
 
 def _simple(statement: ast.stmt) -> Iterator[ast.stmt]:
     """Yield the simple statements of one, of compound ones the expressions in their first line before their blocks."""
-    blocks = [block for block in _blocks(statement) if block]
+    blocks = blocks_of(statement)
     if not blocks or isinstance(statement, Function | ast.ClassDef):
         yield statement
         return
@@ -315,24 +308,3 @@ def _simple(statement: ast.stmt) -> Iterator[ast.stmt]:
     for block in blocks:
         for each in block:
             yield from _simple(each)
-
-
-def _blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
-    found = [getattr(statement, name, None) or [] for name in ("body", "orelse", "finalbody")]
-    found += [handler.body for handler in getattr(statement, "handlers", ())]
-    return found + [case.body for case in getattr(statement, "cases", ())]
-
-
-def _function_at(tree: ast.Module, first: int, line: int) -> Function | None:
-    """Return the function that begins in a line, its decorators included; None: the module itself."""
-    functions = [each for each in ast.walk(tree) if isinstance(each, Function) and _first(each) == first]
-    return next((each for each in functions if _first(each) <= line <= _last(each)), None)
-
-
-def _first(statement: ast.stmt) -> int:
-    decorators = [each.lineno for each in getattr(statement, "decorator_list", ())]
-    return min([statement.lineno, *decorators])
-
-
-def _last(statement: ast.stmt) -> int:
-    return statement.end_lineno or statement.lineno

@@ -60,7 +60,6 @@ def _rehearsing() -> dict[str, Any]:
         "torch._compile": lambda module: install.without_compiler(module),
         "torch": lambda module: (files.on_torch(module) if files else None, install.on_torch(journal)),
         "sqlite3.dbapi2": lambda module: files.on_sqlite(module) if files else None,
-        "jaxlib": _later("jax_programs", "on_jaxlib", journal),
         "jax": _later("jax_programs", "on_jax", journal),
         "stable_baselines3.common.base_class": lambda module: [
             _later(room, "on_base_class", journal)(module) for room in ("model_calls", "short_rollouts")
