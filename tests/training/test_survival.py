@@ -84,7 +84,7 @@ legroom: 1
 algo: DQN
 env: {id: "%s", n_envs: 1, workers: dummy}
 policy: {name: MlpPolicy, kwargs: {net_arch: [8]}}
-hyperparams: {buffer_size: 40000, learning_starts: 50, batch_size: 1, train_freq: 8}
+hyperparams: {buffer_size: 40000, learning_starts: 50, batch_size: 8, train_freq: 8}
 total_timesteps: 640
 seed: 7
 """

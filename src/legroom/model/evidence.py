@@ -60,12 +60,24 @@ class NetTrace:
 
 
 @dataclass(frozen=True)
+class Scratch:
+    """Host memory a CPU update needs beyond its tensors (oneDNN workspaces, malloc's own), extrapolated to the run."""
+
+    nbytes: int
+    error: int
+    why: str
+    retained: int = 0  # how much malloc still holds between updates, besides weights, gradients and optimizer state
+
+
+@dataclass(frozen=True)
 class Look:
     """What is known of a run's networks and updates, and what there is to say about how."""
 
     net: NetTrace | None = None  # None where the backend knows its networks otherwise, or not at all
+    scratch: Scratch | None = None
     notes: tuple[str, ...] = ()
     unknown: str = ""  # why `net` is a guess, with the way to know; empty where it is not
+    unmeasured: bool = False  # an update was to be measured, since it may decide, and could not be
 
 
 @dataclass(frozen=True)
@@ -152,9 +164,11 @@ class Evidence:
     device: DeviceName
     base: Any  # what the library's processes hold before they do anything, as its backend measures and reads it
     net: NetTrace | None = None
+    scratch: Scratch | None = None
     env_nbytes: int | None = None  # one environment instance, where it was built and measured
     env: EnvMemory | None = None  # the same in its parts
     env_not_built: str = ""  # why there is no such figure, though the environment was to be built
+    unmeasured: bool = False  # an update may decide, and could not be measured
     lean: LeanProbe | None = None  # bytes and speed of lean storage, where the environment was probed
     library_versions: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what the user should know about how this was gathered

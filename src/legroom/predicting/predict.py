@@ -115,6 +115,8 @@ def _evidence(
         device=device,
         base=backend_of(run).predictor.base_figures(run, device, measure=measure),
         net=look.net,
+        scratch=look.scratch,
+        unmeasured=look.unmeasured,
         env_nbytes=env.nbytes if env else None,
         env=env.memory if env else None,
         env_not_built=env.not_built if env else "",

@@ -6,6 +6,8 @@ from legroom.backends.sb3 import trace as sb3_trace
 from legroom.backends.sb3.base_figures import BaseFigures
 from legroom.backends.sb3.bill.buffers import replay_items
 from legroom.backends.sb3.bill.net_arithmetic import count_parameters
+from legroom.backends.sb3.evidence_child import build, update
+from legroom.backends.sb3.stored import one_env
 from legroom.hollow.replaying import replay
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known
@@ -65,6 +67,16 @@ def test_micro_batches_that_are_copied_are_those_that_would_be_traced(monkeypatc
         replay(few.events, rounds=few.rounds).peak_allocated
         == replay(all_of_them.events, rounds=all_of_them.rounds).peak_allocated
     )
+
+
+@pytest.mark.parametrize("micro_batch", [None, 16])
+def test_an_update_is_measured_for_real(micro_batch):
+    run = one_env(make(micro_batch=micro_batch))
+    model = build(run, 16)
+    assert model.sets.chosen == 5
+    peaks, kept = update(model, 16)
+    assert max(peaks) >= kept > 0
+    assert model.priorities.highest >= 1
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from legroom.backends.sb3.base_figures import BaseFigures
 from legroom.backends.sb3.bill.lean import decoded_batches
 from legroom.backends.sb3.bill.net_arithmetic import convolved_nbytes, estimate_net
 from legroom.backends.sb3.bill.network import network_items
+from legroom.backends.sb3.bill.scratch import plan_scratch
 from legroom.backends.sb3.stored import batch_samples, pass_samples
 from legroom.model.evidence import Evidence
 from legroom.model.footprint import Known, Phase
@@ -77,3 +78,9 @@ def test_the_bill_says_that_it_is_pieces():
     run = make(16)
     items = network_items(run, Evidence(MACHINE, "cpu", NOTHING, estimate_net(run, "cpu")))
     assert "16 of 256 samples at a time" in next(item.why for item in items if item.name == "update.activations")
+
+
+def test_scratch_is_measured_at_the_micro_batch():
+    run = make(16)
+    batches, _ = plan_scratch(run, 1_000)
+    assert batches == [16]

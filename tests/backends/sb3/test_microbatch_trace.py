@@ -5,6 +5,8 @@ import textwrap
 import pytest
 
 from legroom.backends.sb3 import trace as sb3_trace
+from legroom.backends.sb3.evidence_child import build, update
+from legroom.backends.sb3.stored import one_env
 from legroom.errors import Untraceable
 from legroom.hollow.replaying import replay
 from legroom.model.footprint import Phase
@@ -62,6 +64,21 @@ def test_micro_batches_that_are_copied_are_those_that_would_be_traced(algo, hype
         replay(few.events, rounds=few.rounds).peak_allocated
         == replay(all_of_them.events, rounds=all_of_them.rounds).peak_allocated
     )
+
+
+@pytest.mark.parametrize("algo", ["PPO", "MaskablePPO", "DQN"])
+def test_the_update_that_is_measured_is_one_of_two_micro_batches(algo, monkeypatch):
+    monkeypatch.setattr("legroom.backends.sb3.evidence_child.TIME_S", 0)  # few rounds
+    model = build(one_env(make(8, algo, VECTOR)), 8)
+    sizes, features = [], model.policy.extract_features
+    if algo == "DQN":
+        features = model.policy.q_net.extract_features
+        model.policy.q_net.extract_features = lambda obs, *rest: sizes.append(len(obs)) or features(obs, *rest)
+    else:
+        model.policy.extract_features = lambda obs, *rest: sizes.append(len(obs)) or features(obs, *rest)
+    update(model, 8)
+    sizes = [size for size in sizes if size > 1]
+    assert sizes == [8, 8] * (len(sizes) // 2) and sizes  # rounds go on until the peak stands still
 
 
 def test_a_layer_that_forbids_micro_batches_is_named(tmp_path):

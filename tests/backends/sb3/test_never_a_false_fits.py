@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from legroom.backends.sb3.bill import tracing
+from legroom.backends.sb3.bill import scratch, tracing
 from legroom.errors import MissingExtra, Unknown
 from legroom.fitting.predictor import Predictor, priced
 from legroom.fitting.search import fit
@@ -113,7 +113,7 @@ def test_what_sb3_refuses_is_said_without_what_came_of_trying_it(folder: Path) -
 
 @pytest.mark.parametrize("what", OWN)
 def test_without_trust_a_network_of_ones_own_is_unseen(folder: Path, what: str, monkeypatch: Any) -> None:
-    refused = tracing.Answer(None, "it is refused")
+    refused = scratch.Answer(None, "it is refused")
     monkeypatch.setattr(tracing, "trace_in_child", lambda requests: [refused for _ in requests])
     run, evidence = gather(run_with(folder, **OWN[what]), MACHINE, device="cuda")
     footprint = add_up(run, evidence)
@@ -147,7 +147,7 @@ def test_without_torch_only_known_networks_have_a_verdict(folder: Path, monkeypa
 @pytest.mark.parametrize("why", ["tracing took more than 240 s", "the tracing process died: Segmentation fault"])
 @pytest.mark.parametrize("changes", [{}, OWN["an extractor"]], ids=["the library's", "one's own"])
 def test_what_ended_while_it_was_traced_is_unknown(folder: Path, changes: Any, why: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr(tracing, "trace_in_child", lambda requests: [tracing.Answer(None, why) for _ in requests])
+    monkeypatch.setattr(tracing, "trace_in_child", lambda requests: [scratch.Answer(None, why) for _ in requests])
     run, evidence = gather(run_with(folder, **changes), MACHINE, device="cuda", trust=True)
     footprint = add_up(run, evidence)
     assert fits(footprint, ROOMY) is None

@@ -1,6 +1,7 @@
 """What the buffers of an SB3 run hold of one observation, and how many rows they get to hold.
 
-Shared by the rollout, the replay, the environments and the update, so that they agree to the byte.
+Shared by the rollout, the replay, the environments and the update, so that they agree to the byte; and by the measuring
+of an update in a child process, which has to know what else that child has in memory.
 
 Mirrors DummyVecEnv, SubprocVecEnv, VecFrameStack, VecTransposeImage and VecNormalize of stable-baselines3 2.9.2 and
 `Box` of gymnasium 1.2.
@@ -129,6 +130,21 @@ def iterations(run: Run) -> float:
     return math.ceil(run.total_timesteps / rollout_samples(run))
 
 
+def updates(run: Run) -> float:
+    """Return how many minibatches the run learns from; infinite when its length is not said."""
+    if run.total_timesteps is None:
+        return math.inf
+    if algorithm_of(run).family == "on-policy":
+        each = -(-rollout_samples(run) // batch_samples(run)) * int(hyper(run, "n_epochs") or 1)
+        return iterations(run) * each
+    steps = max(run.total_timesteps - int(hyper(run, "learning_starts") or 0), 0)
+    frequency, gradient_steps = hyper(run, "train_freq"), hyper(run, "gradient_steps")
+    every = frequency if isinstance(frequency, int) else 1
+    if not isinstance(gradient_steps, int) or gradient_steps < 0:  # as many as steps were made
+        return steps
+    return steps * gradient_steps / max(every * run.env.n_envs, 1)
+
+
 def written_rows(run: Run, ring: int) -> int:
     """Return how many of the ring's rows the run gets to write: all, unless it ends before."""
     if run.total_timesteps is None:
@@ -202,6 +218,13 @@ def wrapper_bounds_nbytes(run: Run) -> int:
     return bounds + stack * images
 
 
+def in_flight_nbytes(run: Run) -> int:
+    """Return what a trainer with its environments inside holds for them while it steps, the instances apart."""
+    observation, _ = spaces_of(run)
+    nbytes = bounds_nbytes(observation) * run.env.n_envs + wrapper_bounds_nbytes(run)
+    return nbytes + COPIES_IN_TRAINER * run.env.n_envs * observation_nbytes(run)
+
+
 def update_nbytes(net: NetTrace) -> int:
     """Return the tensors of one update at its peak, beyond weights, gradients and optimizer state."""
     return sum(net.transient.get(Phase.UPDATE, {}).values())
@@ -215,7 +238,13 @@ def gather_excess(net: NetTrace) -> int:
     return max(3 * net.transient.get(Phase.UPDATE, {}).get("batch", 0) - update_nbytes(net), 0)
 
 
-# What of `memory` an update depends on; the rest is about storage, processes and the CUDA allocator.
+def one_env(run: Run) -> Run:
+    """Return the run with a single environment, in this process: an update's memory does not depend on them."""
+    env = run.env.model_copy(update={"n_envs": 1, "workers": "dummy", "envs_per_worker": 1})
+    return run.model_copy(update={"env": env})
+
+
+# What of `memory` the measured update depends on; the rest is about storage, processes and the CUDA allocator.
 _SEEN_BY_NETS = ("micro_batch", "activation_checkpointing", "bf16")
 _SEEN_OF_ENV = ("n_envs", "spaces", "frame_stack", "normalize")
 

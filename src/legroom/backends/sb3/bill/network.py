@@ -2,8 +2,8 @@
 
 On the CPU they live in the training process: weights and target networks from the start, gradients and optimizer
 state from the first update on, and for each update a minibatch, what autograd keeps, and what operators use inside
-(oneDNN's reordered weights, im2col buffers), which no tensor shows: it is estimated from what real updates took. On a
-GPU only the copies on the way there are in host memory.
+(oneDNN's reordered weights, im2col buffers), which no tensor shows and which is measured. On a GPU only the copies on
+the way there are in host memory.
 
 Gathering a minibatch makes two copies, a NumPy one and the tensor, while the previous minibatch is still referenced;
 that moment is over when activations come, so only what exceeds them counts. Lean storage decodes into memory that
@@ -35,10 +35,10 @@ from legroom.model.footprint import Item, Known, Phase, Place
 from legroom.model.run import Run
 from legroom.model.spaces import leaves
 
-# What an update needs beyond its tensors: oneDNN's and BLAS' own buffers, and what malloc loses between blocks below
-# its mmap threshold (32 MiB). Set on 54 real updates (2026-11-17, torch 2.13.0+cpu, glibc 2.36, one thread;
-# `bench.update_scratch` of eca25f63): MLPs of 64 to 2048, NatureCNN on 48x48x3 to 96x96x3 and 64x64x12, LSTMs, batches
-# of 32 to 256.
+# What an update needs beyond its tensors where it was not measured: oneDNN's and BLAS' own buffers, and what malloc
+# loses between blocks below its mmap threshold (32 MiB). Set on 54 updates of `evidence_child` (2026-11-17, torch
+# 2.13.0+cpu, glibc 2.36, one thread; `bench.update_scratch` of eca25f63): MLPs of 64 to 2048, NatureCNN on 48x48x3 to
+# 96x96x3 and 64x64x12, LSTMs, batches of 32 to 256.
 # Of the bytes that go in and come out of the largest convolution: while they come from the heap, and beyond that.
 # Beyond: NatureCNN on 84x84x4 0.84, on 144x160x12 0.57, the mine's 3D network about 0.6 (2026-11-15).
 CONVOLUTION_SCRATCH, LARGE_CONVOLUTION_SCRATCH = 1.3, 0.65
@@ -59,20 +59,25 @@ SCRATCH_ERROR = 0.35  # of all of it
 RETAINED, RETAINED_ERROR = 6_000_000, 12_000_000
 KERNELS_RETAINED, KERNELS_RETAINED_ERROR = 16_000_000, 12_000_000  # with convolutions
 LSTM_RETAINED, LSTM_RETAINED_ERROR = 50_000_000, 30_000_000
-# More where the network was traced and the base measured, whose own error is small: 2 of 15 held-out scripts lay below
-# a band without it (`bench.accuracy_heldout`, 2026-11-20).
-TRACED_ERROR = 12_000_000
 MOST_KEPT = 70_000_000  # between updates, of an update's scratch: 50 to 70 MB in the largest of the same
 # The same in bfloat16, by the axes of the convolution: a processor without instructions for it converts and unfolds
 # what it convolves. Seen 1.6 and 7 of the in- and outputs with a 2D and a 3D network (2026-11-16, torch 2.13.0+cpu, an
 # EPYC without avx512_bf16; `bench.knobs host` of eca25f63); one with such instructions needs less.
 BF16_SCRATCH, BF16_SCRATCH_ERROR = {2: 1.6, 3: 6.0}, {2: 1.2, 3: 4.0}
-# With activation checkpointing: pieces of a few MB come and go in the heap, and what lies between them stays. Found 26,
-# 40 and 128 MB more than an update or two took with three networks (2026-11-16, torch 2.13.0+cpu, glibc 2.36;
-# `bench.knobs host` of eca25f63).
+# With activation checkpointing, beyond what the measured child shows, which makes an update or two: pieces of a few MB
+# come and go in the heap, and what lies between them stays. Found 26, 40 and 128 MB more than was measured with three
+# networks (2026-11-16, torch 2.13.0+cpu, glibc 2.36; `bench.knobs host` of eca25f63).
 PIECES_KEPT, PIECES_KEPT_ERROR = 55_000_000, 75_000_000
+# Of a network's weights, gradients and optimizer state: what malloc's heap and BLAS add to them where nothing was
+# measured. 0.24 with TQC and layers of 2048, 0.10 with PPO and layers of 4096 (2026-11-17, torch 2.13.0+cpu, glibc
+# 2.36). Twice as much where an update was tried and could not be made: such a run is out of the ordinary.
+NETWORK_ERROR, UNMEASURED_ERROR = 0.2, 0.4
+
 # ARS (`_do_one_update` in sb3_contrib/ars/ars.py 2.9): deltas, policy_deltas, both sums, and both joined.
 CANDIDATE_ARRAYS = 6
+
+OPERATOR_SCRATCH, KEPT_BY_MALLOC = "update.operator scratch", "runtime.kept by malloc"
+SCRATCH_ITEMS = (OPERATOR_SCRATCH, KEPT_BY_MALLOC)  # what a real update in a child process would tell better
 
 
 def network_items(run: Run, evidence: Evidence) -> Iterator[Item]:
@@ -125,6 +130,7 @@ _WHY = {
 
 
 def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
+    scratch = evidence.scratch
     if run.memory.activation_checkpointing:
         why = "pieces of activations that are computed again; malloc keeps what lies between them"
         yield Item(
@@ -132,8 +138,21 @@ def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
             known=Known.DEFAULT, error=PIECES_KEPT_ERROR,
         )  # fmt: skip
     again = iterations(run) > 1 if algorithm_of(run).family == "on-policy" else True
+    if scratch is not None:
+        yield Item(
+            OPERATOR_SCRATCH, scratch.nbytes, Place.HOST, scratch.why, (Phase.UPDATE,),
+            known=Known.MEASURED, error=scratch.error,
+        )  # fmt: skip
+        if again and scratch.retained:
+            why = "freed blocks that malloc keeps for the next update"
+            error = min(scratch.retained, scratch.error)
+            yield Item(
+                "collect.kept by malloc", scratch.retained, Place.HOST, why, (Phase.COLLECT, Phase.CHECKPOINT),
+                known=Known.MEASURED, error=error,
+            )  # fmt: skip
+        return
     nbytes, error, why = _unmeasured_scratch(run, evidence)
-    yield Item("update.operator scratch", nbytes, Place.HOST, why, (Phase.UPDATE,), known=Known.DEFAULT, error=error)
+    yield Item(OPERATOR_SCRATCH, nbytes, Place.HOST, why, (Phase.UPDATE,), known=Known.DEFAULT, error=error)
     if again:
         kept, idle = min(nbytes, MOST_KEPT), (Phase.COLLECT, *((Phase.CHECKPOINT,) if run.checkpoint else ()))
         why = "freed blocks of an update that malloc keeps for the next; not measured"
@@ -145,10 +164,11 @@ def _scratch_items(run: Run, evidence: Evidence) -> Iterator[Item]:
         retained, error = LSTM_RETAINED, LSTM_RETAINED_ERROR
     elif convolved_nbytes(run):
         retained, error = KERNELS_RETAINED, KERNELS_RETAINED_ERROR
-    if evidence.net is not None and evidence.net.traced:
-        error += TRACED_ERROR
+    net = evidence.net
+    if evidence.unmeasured and net is not None:
+        error += int(UNMEASURED_ERROR * (net.weights + net.gradients + net.optimizer + update_nbytes(net)))
     yield Item(
-        "runtime.kept by malloc", retained, Place.HOST, "freed blocks and compiled kernels that are kept; not measured",
+        KEPT_BY_MALLOC, retained, Place.HOST, "freed blocks and compiled kernels that are kept; not measured",
         (Phase.COLLECT, Phase.UPDATE, Phase.CHECKPOINT), known=Known.DEFAULT, error=error,
     )  # fmt: skip
 
