@@ -24,7 +24,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         for name, value in attrs:
             assert name not in ("src", "href", "style", "onload") or not value, (tag, name, value)
-        if tag not in VOID or (f"<{tag}" in "<line<path" and not self.get_starttag_text().endswith("/>")):
+        if tag not in VOID or (f"<{tag}" in "<line<path<rect" and not self.get_starttag_text().endswith("/>")):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

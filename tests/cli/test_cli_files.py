@@ -66,16 +66,16 @@ def test_fix_shows_what_it_would_change_and_names_what_only_you_can_decide(tmp_p
     script.write_text(
         "from stable_baselines3 import PPO\n"
         "from stable_baselines3.common.callbacks import CheckpointCallback\n"
-        'model = PPO("MlpPolicy", "CartPole-v1", n_steps=100, batch_size=64)\n'
+        'model = PPO("MlpPolicy", "CartPole-v1", n_steps=100, batch_size=256)\n'
         'saved = CheckpointCallback(save_freq=1000, save_path="saved")\n'
         "model.learn(1000)\n"
     )
     before = script.read_text()
     shown = legroom("check", "train.py", "--fix", "--dry-run", cwd=tmp_path)
     assert script.read_text() == before
-    assert "would fix train.py:5: pass saved to learn()" in shown.stdout
-    assert "-model.learn(1000)\n+model.learn(1000, callback=saved)" in shown.stdout
-    assert "not fixed: 1 finding that only you can decide (LR007 minibatch-does-not-divide)" in shown.stdout
+    assert "would fix train.py:3: batch_size 256 -> 100, which is what runs now" in shown.stdout
+    assert "n_steps=100, batch_size=256)\n+model" in shown.stdout
+    assert "not fixed: 1 finding that only you can decide (LR050 callback-not-used)" in shown.stdout
     fixed = legroom("check", "train.py", "--fix", cwd=tmp_path)
-    assert "callback=saved" in script.read_text()
-    assert "callback-not-used" not in fixed.stdout
+    assert "batch_size=100" in script.read_text()
+    assert "minibatch-exceeds-rollout" not in fixed.stdout

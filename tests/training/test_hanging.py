@@ -11,7 +11,7 @@ import pytest
 from legroom.machine.tree import session_members
 from legroom.model.outcome import Outcome
 from legroom.model.run import EnvSpec, Run
-from legroom.reading.validating import run_from_dict
+from legroom.reading import run_from_dict
 from legroom.training.events import EnvCalls, new_file
 from legroom.training.hanging import HangWatch
 from legroom.training.request import Training

@@ -537,7 +537,7 @@ def _describe_env(draft: Draft, env: Env, line: int) -> None:
     if env.doubted:
         draft.doubted.add(("env", "n_envs"))
     if env.observation is not None and env.action is not None:
-        own = {cls.node.name for cls in env.classes}  # they gave the spaces
+        own = [cls.node.name for cls in env.classes]  # they gave the spaces
         known = wrapped(KnownSpaces(env.observation, env.action), [each for each in env.wrappers if each not in own])
         if known is not None:
             draft.put(("env", "spaces"), {"observation": known.observation, "action": known.action}, line)
