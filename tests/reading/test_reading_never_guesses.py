@@ -65,6 +65,8 @@ EXACT: dict[str, tuple[str, list[int]]] = {
     "a name after a loop of training": (f"N = {BIG}\nm = {MAKE}\nfor i in range(100):\n    m.learn(1000, reset_num_timesteps=False)\n    m.save(f'{{i}}')", [BIG]),
     "playing after training": (f"import gymnasium as gym\nN = {BIG}\nm = {MAKE}\nenv = gym.make('CartPole-v1')\nobs, _ = env.reset()\nwhile True:\n    a, _ = m.predict(obs)\n    obs, r, done, cut, _ = env.step(a)\n    if done or cut:\n        break", [BIG]),
     "harmless attributes of a model": (f"N = {BIG}\nm = {MAKE}\nm.verbose = 1\nm.learning_rate = 1e-4", [BIG]),
+    "an assertion that assigns": (f"N = 1000\nassert (N := {BIG}) > 0\n{MAKE}", [BIG]),
+    "the library's own callbacks": (f"import gymnasium as gym\nfrom stable_baselines3.common.callbacks import CheckpointCallback, EvalCallback\nN = {BIG}\nm = {MAKE}\nm.learn(10, callback=[CheckpointCallback(1000, 'ck'), EvalCallback(gym.make('CartPole-v1'))])", [BIG]),
     "rewards that a loop keeps": (f"import gymnasium as gym\nN = {BIG}\nm = {MAKE}\nenv = gym.make('CartPole-v1')\nobs, _ = env.reset()\nkept = []\nwhile True:\n    a, _ = m.predict(obs)\n    obs, r, done, cut, _ = env.step(a)\n    kept.append(float(r))\n    if done or cut:\n        break", [BIG]),
     "pictures of a short loop": (f"N = {BIG}\nm = {MAKE}\nframes = []\nfor _ in range(200):\n    frames.append(m.env.render())", [BIG]),
     "a callback that keeps numbers": (f"from stable_baselines3.common.callbacks import BaseCallback\nclass Log(BaseCallback):\n    def _on_step(self):\n        for info in self.locals['infos']:\n            if 'episode' in info:\n                self.kept.append(info['episode']['r'])\n        return True\nN = {BIG}\nm = {MAKE}\nm.learn(10, callback=Log())", [BIG]),
@@ -72,6 +74,16 @@ EXACT: dict[str, tuple[str, list[int]]] = {
 }  # fmt: skip
 
 UNKNOWN: dict[str, str] = {
+    "arrays in a dict": f"import numpy as np\nN = 1000\nm = {MAKE}\nkept = {{}}\nfor i in range(10**7):\n    kept[i] = np.zeros(1000)\nm.learn(10)",
+    "arrays in a queue": f"import numpy as np\nN = 1000\nm = {MAKE}\nimport queue\nq = queue.Queue()\nfor i in range(10**7):\n    q.put(np.zeros(1000))\nm.learn(10)",
+    "an array that is joined to itself": f"import numpy as np\nN = 1000\nm = {MAKE}\na = np.zeros((1, 100))\nfor i in range(10**7):\n    a = np.concatenate([a, np.zeros((100, 100))])\nm.learn(10)",
+    "a text that grows": f"import numpy as np\nN = 1000\nm = {MAKE}\ns = ''\nfor i in range(10**9):\n    s += 'x' * 100\nm.learn(10)",
+    "results that are kept": f"import numpy as np\nN = 1000\nm = {MAKE}\nfrom functools import lru_cache\n@lru_cache(maxsize=None)\ndef table(i):\n    return np.zeros(10_000)\nfor i in range(10**6):\n    table(i)\nm.learn(10)",
+    "a method that keeps": f"import numpy as np\nN = 1000\nm = {MAKE}\nclass Recorder:\n    def __init__(self):\n        self.rows = []\n    def note(self, row):\n        self.rows.append(row)\nrecorder = Recorder()\nfor i in range(10**7):\n    recorder.note(np.zeros(1000))\nm.learn(10)",
+    "an array of all pairs": f"import numpy as np\nN = 1000\nm = {MAKE}\nv = np.ones(40_000)\ngram = np.outer(v, v)\nm.learn(10)",
+    "other processes": f"import numpy as np\nN = 1000\nm = {MAKE}\nimport subprocess, sys\nfor i in range(20):\n    subprocess.Popen([sys.executable, 'child.py'])\nm.learn(10)",
+    "a lambda that keeps": f"import numpy as np\nkept = []\nN = 1000\n{MAKE}.learn(10, callback=lambda l, g: kept.append(np.zeros(100_000)) or True)",
+    "a callback of another package": f"from elsewhere import Keeper\nN = 1000\n{MAKE}.learn(10, callback=Keeper())",
     "rows in a list beside the model": f"rows = [list(range(1000)) for _ in range(1_000_000)]\nN = 1000\n{MAKE}.learn(10)",
     "bytes beside the model": f"blob = bytearray(6 * 2**30)\nN = 1000\n{MAKE}.learn(10)",
     "a file of data": f"import numpy as np\ntable = np.load('table.npy')\nN = 1000\n{MAKE}.learn(10)",

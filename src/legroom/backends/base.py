@@ -56,15 +56,11 @@ def lazily(place: str) -> Any:
 
 
 class BackendReader(Protocol):
-    """How runs of the library are written.
+    """How runs of the library are written."""
 
-    Attributes:
-        vocabulary: its words in run files and on command lines, beside those that every backend has.
-        file_kinds: YAML of other programs that it reads runs from.
-    """
-
+    # its words in run files and on command lines, beside those that every backend has
     vocabulary: Vocabulary = Vocabulary()
-    file_kinds: tuple[FileKind, ...] = ()
+    file_kinds: tuple[FileKind, ...] = ()  # YAML of other programs that it reads runs from
 
     def script_drafts(self, text: str, path: str) -> list[Draft]:
         """Return the runs that a Python script makes with this library, found by its syntax; nothing is executed.
@@ -111,12 +107,9 @@ class BackendReader(Protocol):
 
 
 class BackendPredictor(Protocol):
-    """What a run of the library takes.
+    """What a run of the library takes."""
 
-    Attributes:
-        checks_hyperparams: whether its hyperparameters are those of its algorithms' constructors, and no others.
-    """
-
+    # whether its hyperparameters are those of its algorithms' constructors, and no others
     checks_hyperparams: bool = True
 
     def storage(self, run: Run) -> Storage:
@@ -183,25 +176,20 @@ class BackendPredictor(Protocol):
 
 
 class BackendFitter(Protocol):
-    """What can be turned of a run of the library.
+    """What can be turned of a run of the library."""
 
-    Attributes:
-        knobs: what fitting may turn; the order within a price decides between knobs that buy the same.
-        must_hold: rules that the library only warns of and a fitted run satisfies all the same, with the price of that.
-        mends: rules whose mending is more than the finding's own fix says: the run mended, None where it cannot be.
-        attachments: the savings that a program which uses the library can have from outside, without being edited.
-        layers: keywords of a policy that are widths of hidden layers, with what the page calls them.
-        settings: keys of env, eval, checkpoint and memory that do something, beside `n_envs`.
-        last_stops: where the page's sliders end that go further, or less far, than its own.
-    """
-
+    # what fitting may turn; the order within a price decides between knobs that buy the same
     knobs: tuple[Knob, ...] = ()
+    # rules that the library only warns of and a fitted run satisfies all the same, with the price of that
     must_hold: Mapping[str, Price] = {}
+    # rules whose mending is more than the finding's own fix says: the run mended, None where it cannot be
     mends: Mapping[str, Callable[[Run], Run | None]] = {}
+    # the savings that a program which uses the library can have from outside, without being edited
     attachments: tuple[Attachment, ...] = ()
+    # keywords of a policy that are widths of hidden layers, with what the page calls them
     layers: Mapping[str, str] = {}
-    settings: tuple[str, ...] = ()
-    last_stops: Mapping[str, int] = {}
+    settings: tuple[str, ...] = ()  # keys of env, eval, checkpoint and memory that do something, beside `n_envs`
+    last_stops: Mapping[str, int] = {}  # where the page's sliders end that go further, or less far, than its own
 
     def with_free_savings(self, run: Run, evidence: Evidence) -> Run:
         """Return the run with what a training does by itself: bit-equal, no slower, and not against what it says."""
@@ -237,16 +225,12 @@ class BackendFitter(Protocol):
 
 
 class BackendChecker(Protocol):
-    """What is wrong, or right, with runs and scripts of the library.
+    """What is wrong, or right, with runs and scripts of the library."""
 
-    Attributes:
-        run_rules: that know this library, asked about its runs alone; a general rule's code adds to it.
-        script_rules: about Python source that uses it.
-        advice_for_full_gpu: what to change first in a run that needs more GPU memory than there is.
-    """
-
+    # that know this library, asked about its runs alone; a general rule's code adds to it
     run_rules: tuple[Rule, ...] = ()
-    script_rules: tuple[Rule, ...] = ()
+    script_rules: tuple[Rule, ...] = ()  # about Python source that uses it
+    # what to change first in a run that needs more GPU memory than there is
     advice_for_full_gpu: str = "a smaller batch_size or network; legroom fit finds them"
 
     def follows(self, script: Any) -> bool | None:
@@ -267,15 +251,10 @@ class BackendChecker(Protocol):
 
 
 class BackendTrainer(Protocol):
-    """How runs of the library are trained.
+    """How runs of the library are trained."""
 
-    Attributes:
-        export_file: what `legroom export` writes of its runs; empty where it cannot.
-        export_use: where a policy can be used that was exported: `elsewhere`, `with SB3`.
-    """
-
-    export_file: str = ""
-    export_use: str = "elsewhere"
+    export_file: str = ""  # what `legroom export` writes of its runs; empty where it cannot
+    export_use: str = "elsewhere"  # where a policy can be used that was exported: `elsewhere`, `with SB3`
 
     def refuse_training(self, run: Run, *, fit: bool, resume: bool, pictures: bool) -> None:
         """Refuse at once what the library would only refuse minutes later.
@@ -346,32 +325,19 @@ _TRAINER = _NoTrainer()
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Backend:
-    """One training library: its names, and its five parts. It needs a name, a title, algorithms and a predictor.
+    """One training library: its names, and its five parts. It needs a name, a title, algorithms and a predictor."""
 
-    Attributes:
-        name: as it stands in run files.
-        title: its name in sentences.
-        algorithms: that it trains, with the defaults of their constructors.
-        extra: what `pip install 'legroom[extra]'` needs for it; empty for a backend of another distribution.
-        packages: what a training imports, checked before one is started.
-        libraries: distributions that figures depend on, or that a report should name.
-        classes_from: packages whose classes (wrappers, layers) a run may name without being trusted.
-        spreads: whether one training can be spread over the nodes of a cluster.
-        in_headings: whether a heading that names an algorithm names the library too.
-        script_packages: what Python source imports to use the library.
-        own_spaces: spaces of the library's own environments; None: it trains gymnasium's, of which reading has a table.
-    """
-
-    name: str
-    title: str
-    algorithms: tuple[Algorithm, ...]
-    extra: str = ""
-    packages: tuple[str, ...] = ()
-    libraries: tuple[str, ...] = ()
-    classes_from: tuple[str, ...] = ()
-    spreads: bool = False
-    in_headings: bool = True
-    script_packages: tuple[str, ...] = ()
+    name: str  # as it stands in run files
+    title: str  # its name in sentences
+    algorithms: tuple[Algorithm, ...]  # that it trains, with the defaults of their constructors
+    extra: str = ""  # what `pip install 'legroom[extra]'` needs for it; empty for a backend of another distribution
+    packages: tuple[str, ...] = ()  # what a training imports, checked before one is started
+    libraries: tuple[str, ...] = ()  # distributions that figures depend on, or that a report should name
+    classes_from: tuple[str, ...] = ()  # packages whose classes (wrappers, layers) a run may name without being trusted
+    spreads: bool = False  # whether one training can be spread over the nodes of a cluster
+    in_headings: bool = True  # whether a heading that names an algorithm names the library too
+    script_packages: tuple[str, ...] = ()  # what Python source imports to use the library
+    # spaces of the library's own environments; None: it trains gymnasium's, of which reading has a table
     own_spaces: Mapping[str, KnownSpaces] | None = None
 
     predictor: BackendPredictor

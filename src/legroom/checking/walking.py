@@ -20,15 +20,11 @@ DENIED = "cannot be read: Permission denied"
 
 @dataclass(frozen=True)
 class Target:
-    """A file or named run to look at; `found` where it was not named but stood in a folder.
-
-    Args:
-        problem: why it cannot be looked at.
-    """
+    """A file or named run to look at; `found` where it was not named but stood in a folder."""
 
     name: str
     found: bool = False
-    problem: str = ""
+    problem: str = ""  # why it cannot be looked at
 
 
 def targets(paths: list[str]) -> Iterator[Target]:

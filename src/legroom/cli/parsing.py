@@ -33,28 +33,19 @@ class UsageError(Exception):
 
 @dataclass(frozen=True)
 class Option:
-    """An argument (without names) or an option of a command.
-
-    Args:
-        metavar: what stands for the value; empty where the choices do.
-        rare: only `--help-all` lists it.
-        least, most: a number's range.
-        alone: the value of an option that is written without one.
-        off: the name that turns a flag off.
-        field, kind, choices, many: from the annotation.
-    """
+    """An argument (without names) or an option of a command."""
 
     help: str
     names: tuple[str, ...] = ()
-    metavar: str = ""
+    metavar: str = ""  # what stands for the value; empty where the choices do
     group: str = WHAT
     default: Any = None
-    rare: bool = False
-    least: int | None = None
+    rare: bool = False  # only `--help-all` lists it
+    least: int | None = None  # a number's range
     most: int | None = None
-    alone: str = ""
-    off: str = ""
-    field: str = ""
+    alone: str = ""  # the value of an option that is written without one
+    off: str = ""  # the name that turns a flag off
+    field: str = ""  # from the annotation
     kind: type = str
     choices: tuple[str, ...] = ()
     many: bool = False

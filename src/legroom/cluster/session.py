@@ -47,15 +47,10 @@ SET_BY_RAY = ("RAY_AUTH_MODE", "RAY_CLIENT_MODE", "PYTHONBREAKPOINT")  # in the 
 
 @dataclass(frozen=True)
 class RaySession:
-    """A Ray that this process is connected to.
+    """A Ray that this process is connected to."""
 
-    Args:
-        address: HOST:PORT of its head, or the ray:// address that was given.
-        folder: where its files are; None for one that was joined.
-    """
-
-    address: str
-    folder: Path | None = None
+    address: str  # HOST:PORT of its head, or the ray:// address that was given
+    folder: Path | None = None  # where its files are; None for one that was joined
 
 
 class RayTimedOut(LegroomError):

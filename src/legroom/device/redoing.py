@@ -37,17 +37,11 @@ def has_cuda_context() -> bool:
 
 @dataclass(frozen=True)
 class Retreat:
-    """One time that memory ran out inside an update, and how the same minibatch was done again.
+    """One time that memory ran out inside an update, and how the same minibatch was done again."""
 
-    Args:
-        update: which minibatch, counted from 0.
-        why: what the allocator said, in one line.
-        size_before, size: samples per pass when it failed, and when it was done again.
-    """
-
-    update: int
-    why: str
-    size_before: int
+    update: int  # which minibatch, counted from 0
+    why: str  # what the allocator said, in one line
+    size_before: int  # samples per pass when it failed, and when it was done again
     size: int
 
     @property

@@ -25,17 +25,12 @@ SEED = 20_261
 
 @dataclass(frozen=True)
 class Row:
-    """One step of all environments, by key of the observation.
+    """One step of all environments, by key of the observation."""
 
-    Args:
-        now: observations [N, *stored], those of a new episode where one began.
-        after: what followed the previous row's observations: as `now`, but the terminal observation where one ended.
-        begun: how many environments begin an episode with `now`.
-    """
-
-    now: dict[str, np.ndarray]
+    now: dict[str, np.ndarray]  # observations [N, *stored], those of a new episode where one began
+    # what followed the previous row's observations: as `now`, but the terminal observation where one ended
     after: dict[str, np.ndarray]
-    begun: int
+    begun: int  # how many environments begin an episode with `now`
 
 
 class Streams:

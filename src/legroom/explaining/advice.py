@@ -27,21 +27,14 @@ LEAST_SHARE = 0.05  # of a GPU, that others hold: less is a desktop, or a monito
 
 @dataclass(frozen=True)
 class Context:
-    """What the log shows beside the failure itself.
-
-    Args:
-        script: that was started, as it can be typed.
-        command: with which, and with its arguments where the log shows them.
-        grabbing: settings of libraries in the log that take most of the GPU when they start.
-        loads: it is about a DataLoader of PyTorch.
-    """
+    """What the log shows beside the failure itself."""
 
     cause: Cause | None = None
-    script: str | None = None
-    command: str = ""
+    script: str | None = None  # that was started, as it can be typed
+    command: str = ""  # with which, and with its arguments where the log shows them
     program: LoggedProgram | None = None
-    grabbing: tuple[Advice, ...] = ()
-    loads: bool = False
+    grabbing: tuple[Advice, ...] = ()  # settings of libraries in the log that take most of the GPU when they start
+    loads: bool = False  # it is about a DataLoader of PyTorch
 
 
 @dataclass(frozen=True)

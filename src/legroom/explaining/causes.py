@@ -23,18 +23,13 @@ Layout = tuple[str, ...]  # names of the leading axes; the last name stands for 
 
 @dataclass(frozen=True)
 class Cause:
-    """Code that allocates and what it is for.
+    """Code that allocates and what it is for."""
 
-    Args:
-        name: what advice depends on; several rows may share one.
-        pattern: searched in `path | function | code`, without regard to case.
-        near: only the innermost three frames count: its words are so common that a caller's line may hold them too.
-    """
-
-    name: str
+    name: str  # what advice depends on; several rows may share one
     say: str
-    pattern: str = ""
+    pattern: str = ""  # searched in `path | function | code`, without regard to case
     layout: Layout | None = None
+    # only the innermost three frames count: its words are so common that a caller's line may hold them too
     near: bool = False
 
 

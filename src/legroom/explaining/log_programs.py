@@ -26,23 +26,16 @@ TABLE: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("programs.toml
 
 @dataclass(frozen=True)
 class LoggedProgram:
-    """A program, what betrays it, and what helps where its GPU or its host is full.
-
-    Args:
-        prefix: what the trainer puts before vLLM's `gpu_memory_utilization`.
-        simulates: its environments live on the GPU; such programs are written in any case.
-        engine: it is used by others, and meant where it raised the error itself.
-        rehearsed: legroom can run it on a simulated GPU.
-    """
+    """A program, what betrays it, and what helps where its GPU or its host is full."""
 
     name: str
     pattern: str
     gpu: tuple[Advice, ...] = ()
     host: tuple[Advice, ...] = ()
-    prefix: str = ""
-    simulates: bool = False
-    engine: bool = False
-    rehearsed: bool = True
+    prefix: str = ""  # what the trainer puts before vLLM's `gpu_memory_utilization`
+    simulates: bool = False  # its environments live on the GPU; such programs are written in any case
+    engine: bool = False  # it is used by others, and meant where it raised the error itself
+    rehearsed: bool = True  # legroom can run it on a simulated GPU
 
 
 def remedy(knob: str, price: Price, say: str, command: str = "") -> Advice:

@@ -30,17 +30,13 @@ _LINK = (
 
 @dataclass(frozen=True)
 class CardPlan:
-    """What the parent says about the card.
-
-    Args:
-        limit: what the allocator may take; None where it may take anything.
-    """
+    """What the parent says about the card."""
 
     name: str = "NVIDIA GeForce RTX 4090"
     nbytes: int = 25_250_627_584
     multiprocessors: int = 128
     capability: tuple[int, int] = (8, 9)
-    limit: int | None = None
+    limit: int | None = None  # what the allocator may take; None where it may take anything
 
     @classmethod
     def read(cls, plan: dict[str, Any]) -> CardPlan:

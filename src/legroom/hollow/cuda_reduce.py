@@ -20,15 +20,12 @@ _INDEX_LIMIT = 2**31 - 1  # larger extents are split in two: 32-bit indexing
 
 @dataclass(frozen=True)
 class GpuShape:
-    """What a card's kernels are shaped by; the default is what an RTX 4090 has.
-
-    Args:
-        cudnn_bfloat16: cuDNN convolves bfloat16. It does from sm80 on, unless TORCH_CUDNN_V8_API_DISABLED is set.
-    """
+    """What a card's kernels are shaped by; the default is what an RTX 4090 has."""
 
     multiprocessors: int = 128
     threads_per_multiprocessor: int = 1536
     capability: tuple[int, int] = (8, 9)
+    # cuDNN convolves bfloat16. It does from sm80 on, unless TORCH_CUDNN_V8_API_DISABLED is set.
     cudnn_bfloat16: bool = True
 
     @property

@@ -99,21 +99,13 @@ Event = Union[Tuple[str, int, int], Tuple[str, int]]
 
 @dataclass(frozen=True)
 class Rounds:
-    """Says that a round of some events is repeated: its copies differ in the ids of their requests alone.
+    """Says that a round of some events is repeated: its copies differ in the ids of their requests alone."""
 
-    Args:
-        end: where the round that is repeated ends.
-        length: how many events it has.
-        births: how many requests; the ids of a copy are so many higher than those of the one before.
-        first: the lowest id of a round that was repeated; what is older has one name for ever.
-        times: how many copies there are beside those that are written out.
-    """
-
-    end: int
-    length: int
-    births: int
-    first: int
-    times: int
+    end: int  # where the round that is repeated ends
+    length: int  # how many events it has
+    births: int  # how many requests; the ids of a copy are so many higher than those of the one before
+    first: int  # the lowest id of a round that was repeated; what is older has one name for ever
+    times: int  # how many copies there are beside those that are written out
 
     def shifted(self, events: Sequence[Any], copies: int) -> List[Any]:
         """Return events as they are so many copies later."""

@@ -23,20 +23,14 @@ _aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class Step:
-    """One step of an operator's inside.
+    """One step of an operator's inside."""
 
-    Args:
-        kind: `out` places a result, `host` says that one is not on the card, `once` allocates for good, once,
-            `cublas` does so for cuBLAS and the thread, and `benchmark` tries the kernels of a convolution.
-        name: tells scratch blocks apart; for `out` and `host` the index of the result.
-        nbytes: for `out`, the size of its storage where that is larger than the result.
-        first: for `once`, what is taken and freed before.
-    """
-
+    # `out` places a result, `host` says that one is not on the card, `once` allocates for good, once, `cublas` does so
+    # for cuBLAS and the thread, and `benchmark` tries the kernels of a convolution
     kind: Literal["alloc", "free", "out", "host", "once", "cublas", "benchmark"]
-    name: str = "0"
-    nbytes: int = 0
-    first: int = 0
+    name: str = "0"  # tells scratch blocks apart; for `out` and `host` the index of the result
+    nbytes: int = 0  # for `out`, the size of its storage where that is larger than the result
+    first: int = 0  # for `once`, what is taken and freed before
 
 
 @dataclass(frozen=True)

@@ -18,28 +18,23 @@ LONGEST_PERIOD = 12  # rounds after which a layout is looked for again
 
 @dataclass(frozen=True)
 class Replay:
-    """What the allocator did with a sequence.
-
-    Args:
-        segments: bytes of every segment taken from the driver, in order (pages mapped, when segments can expand).
-        allocated_at_reserved_peak: bytes handed out when `peak_reserved` was first reached.
-        reserved_peak_event, allocated_peak_event: indices into the events of the requests that set the peaks; in a
-            repeated round, of the request that is repeated there.
-        live_at_reserved_peak, live_at_allocated_peak: block bytes by request id at those moments; a block can be
-            larger than its request, because a small remainder is not split off.
-        released: bytes given back to the driver by release-and-retry.
-        oom: the index of the event that could not be served, None when all were; nothing after it is replayed.
-    """
+    """What the allocator did with a sequence."""
 
     peak_allocated: int
     peak_reserved: int
+    # bytes of every segment taken from the driver, in order (pages mapped, when segments can expand)
     segments: tuple[int, ...]
-    allocated_at_reserved_peak: int = 0
+    allocated_at_reserved_peak: int = 0  # bytes handed out when `peak_reserved` was first reached
+    # indices into the events of the requests that set the peaks; in a repeated round, of the request that is repeated
+    # there
     reserved_peak_event: int = -1
     allocated_peak_event: int = -1
+    # block bytes by request id at those moments; a block can be larger than its request, because a small remainder is
+    # not split off
     live_at_reserved_peak: dict[int, int] = field(default_factory=dict)
     live_at_allocated_peak: dict[int, int] = field(default_factory=dict)
-    released: int = 0
+    released: int = 0  # bytes given back to the driver by release-and-retry
+    # the index of the event that could not be served, None when all were; nothing after it is replayed
     oom: int | None = None
     oom_request: int = 0
 

@@ -26,22 +26,16 @@ KILL_COUNTERS = ("memory.events", "memory.oom_control")  # of v2 and v1; both ha
 
 @dataclass(frozen=True)
 class CgroupMemory:
-    """The tightest limit above this process, and what is left below the limits of all levels.
+    """The tightest limit above this process, and what is left below the limits of all levels."""
 
-    Args:
-        limit: smallest limit in bytes.
-        available: smallest `limit - working set` over the levels, never negative.
-        soft: whether the smallest limit is `memory.high`, beyond which v2 throttles instead of killing. A training run
-            that is throttled there stops making progress, so it counts as a limit.
-        path: the directory that holds the smallest limit.
-        left: what the levels can still give before the kernel has to kill. More than what is `available`: page cache in
-            use is given up too before anything is killed, if slowly.
-    """
-
-    limit: int
-    available: int
+    limit: int  # smallest limit in bytes
+    available: int  # smallest `limit - working set` over the levels, never negative
+    # whether the smallest limit is `memory.high`, beyond which v2 throttles instead of killing. A training run that is
+    # throttled there stops making progress, so it counts as a limit.
     soft: bool
-    path: str
+    path: str  # the directory that holds the smallest limit
+    # what the levels can still give before the kernel has to kill. More than what is `available`: page cache in use is
+    # given up too before anything is killed, if slowly.
     left: int
 
 

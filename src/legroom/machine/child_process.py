@@ -52,19 +52,12 @@ def interpreter(main: str, path: Sequence[str], *arguments: str, ends: bool = Fa
 
 @dataclass(frozen=True)
 class ChildAnswer:
-    """What a child answered, and how it ended.
+    """What a child answered, and how it ended."""
 
-    Args:
-        data: None where it gave no answer.
-        how: after how long, or by what it ended, with its last line.
-        log: what it wrote to standard error.
-        timed_out: whether it was ended because it took too long.
-    """
-
-    data: dict[str, Any] | None
-    how: str
-    log: str
-    timed_out: bool
+    data: dict[str, Any] | None  # None where it gave no answer
+    how: str  # after how long, or by what it ended, with its last line
+    log: str  # what it wrote to standard error
+    timed_out: bool  # whether it was ended because it took too long
 
 
 def ask_child(

@@ -27,21 +27,14 @@ from legroom.units import MIB
 
 @dataclass(frozen=True)
 class KnownGpu:
-    """One card.
-
-    Args:
-        nominal_gb: the figure on the box.
-        total: the bytes that NVML reports.
-        multiprocessors: how many there are, which shapes the scratch of some operators.
-        l2_nbytes, bandwidth, clock_hz: of the L2 cache, of the memory in bytes per second, of the processors.
-    """
+    """One card."""
 
     name: str
-    nominal_gb: int
-    total: int
+    nominal_gb: int  # the figure on the box
+    total: int  # the bytes that NVML reports
     capability: tuple[int, int]
-    multiprocessors: int
-    l2_nbytes: int
+    multiprocessors: int  # how many there are, which shapes the scratch of some operators
+    l2_nbytes: int  # of the L2 cache, of the memory in bytes per second, of the processors
     bandwidth: int
     clock_hz: int
 

@@ -27,15 +27,11 @@ _CONDOR_MEMORY = re.compile(r"^\s*Memory\s*=\s*(\d+)\s*$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Job:
-    """What started this process: `name` for people, and the limit that its variables name, None where they do not.
-
-    Args:
-        said: where the number is from: a variable, or a file.
-    """
+    """What started this process: `name` for people, and the limit that its variables name, None where they do not."""
 
     name: str
     limit: int | None = None
-    said: str = ""
+    said: str = ""  # where the number is from: a variable, or a file
 
 
 def probe(root: Path = Path("/")) -> Machine:

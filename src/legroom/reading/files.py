@@ -36,18 +36,13 @@ OTHER_TRAINERS = frozenset({
 
 
 class Source(NamedTuple):
-    """What stands in a file.
-
-    Args:
-        kind: "run", "settings", "constants", "script", or the name of a backend's `FileKind`.
-        problems: about no run in particular.
-    """
+    """What stands in a file."""
 
     path: str
     text: str
-    kind: str
+    kind: str  # "run", "settings", "constants", "script", or the name of a backend's `FileKind`
     drafts: list[Draft]
-    problems: Sequence[BadInput] = ()
+    problems: Sequence[BadInput] = ()  # about no run in particular
 
 
 def source_of(

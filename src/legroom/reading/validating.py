@@ -81,21 +81,15 @@ def run_from_draft(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> R
 
 @dataclass(frozen=True)
 class CollectedRun:
-    """A run as far as it can be had from a draft in which something may be wrong or not known.
+    """A run as far as it can be had from a draft in which something may be wrong or not known."""
 
-    Args:
-        run: None where so much is wrong that there is none.
-        algo_known: False where nobody says the algorithm; the run then has PPO in its place.
-        unknown: keys whose value in `run` is a default since the real one is invalid or needs execution.
-        problems: what is wrong, each at its line.
-    """
-
-    run: Run | None
+    run: Run | None  # None where so much is wrong that there is none
     name: str
     lines: dict[Key, int]
-    algo_known: bool = True
+    algo_known: bool = True  # False where nobody says the algorithm; the run then has PPO in its place
+    # keys whose value in `run` is a default since the real one is invalid or needs execution
     unknown: frozenset[Key] = frozenset()
-    problems: tuple[BadInput, ...] = ()
+    problems: tuple[BadInput, ...] = ()  # what is wrong, each at its line
 
 
 def collected_run(draft: Draft, overrides: Sequence[tuple[str, str]] = ()) -> CollectedRun:

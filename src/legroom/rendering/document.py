@@ -35,16 +35,12 @@ class Table:
     """Rows under a header. `align` has a letter per column: `l`, `r`, `w` for a long text, `v` for what stays as it is.
 
     Without a header, two columns are names with their facts. A bold row of one cell is a heading over all columns.
-
-    Args:
-        most_lines: where wrapping would take more, what wraps is cut short, as little as that needs.
-        spare: titles of columns that may be left out where it is narrow, the first one first.
     """
 
     header: Sequence[str]
     align: str
-    most_lines: int | None = None
-    spare: Sequence[str] = ()
+    most_lines: int | None = None  # where wrapping would take more, what wraps is cut short, as little as that needs
+    spare: Sequence[str] = ()  # titles of columns that may be left out where it is narrow, the first one first
     rows: list[list[Note]] = field(default_factory=list)
 
     def add(self, *cells: Cell, style: str = "") -> None:
@@ -87,17 +83,13 @@ class Limit:
 
 @dataclass(frozen=True)
 class Bars:
-    """Stacked bars under one scale.
+    """Stacked bars under one scale."""
 
-    Args:
-        title: for those who cannot see it.
-        limits: drawn where they are on the scale; the first is named in any case, since it is what has to be kept.
-        own: which bar the scale is made for; one that is many times as long is cut off. None: the longest.
-    """
-
-    title: str
+    title: str  # for those who cannot see it
     bars: Sequence[Bar]
+    # drawn where they are on the scale; the first is named in any case, since it is what has to be kept
     limits: Sequence[Limit] = ()
+    # which bar the scale is made for; one that is many times as long is cut off. None: the longest.
     own: int | None = None
 
 
@@ -112,43 +104,28 @@ class Series:
 
 @dataclass(frozen=True)
 class Curves:
-    """Values over time, steps or a parameter; nothing is drawn of fewer than two places.
+    """Values over time, steps or a parameter; nothing is drawn of fewer than two places."""
 
-    Args:
-        title, said: for those who cannot see it.
-        along: what the places are: seconds of time, or counts.
-        stacked: layers are areas on one another; else lines.
-        unit: of the values: bytes, or any number.
-        phases: which phase went on at each place.
-        predicted: the expected peak and its band.
-        limit: drawn where memory comes anywhere near it.
-        marks: what happened, and when.
-    """
-
-    title: str
+    title: str  # for those who cannot see it
     places: Sequence[float]
     layers: Sequence[Series]
-    along: Literal["time", "count"] = "time"
-    stacked: bool = True
-    unit: Literal["bytes", "number"] = "bytes"
+    along: Literal["time", "count"] = "time"  # what the places are: seconds of time, or counts
+    stacked: bool = True  # layers are areas on one another; else lines
+    unit: Literal["bytes", "number"] = "bytes"  # of the values: bytes, or any number
     said: str = ""
-    phases: Sequence[str] = ()
-    predicted: Peak | None = None
-    limit: Limit | None = None
-    marks: Sequence[TrainingEvent] = ()
+    phases: Sequence[str] = ()  # which phase went on at each place
+    predicted: Peak | None = None  # the expected peak and its band
+    limit: Limit | None = None  # drawn where memory comes anywhere near it
+    marks: Sequence[TrainingEvent] = ()  # what happened, and when
 
 
 @dataclass(frozen=True)
 class Section:
-    """Parts under a heading, which text leaves out: its tables name themselves.
-
-    Args:
-        folded: only pages have it, and show it when it is opened.
-    """
+    """Parts under a heading, which text leaves out: its tables name themselves."""
 
     title: str
     parts: Sequence[Part]
-    folded: bool = False
+    folded: bool = False  # only pages have it, and show it when it is opened
 
 
 Part = str | Note | Table | Bars | Curves | Section
@@ -156,22 +133,14 @@ Part = str | Note | Table | Bars | Curves | Section
 
 @dataclass(frozen=True)
 class Document:
-    """What is said of one result.
+    """What is said of one result."""
 
-    Args:
-        title: what it is about, on a line below the verdict.
-        verdict: the answer, as `fits: needs 3 GiB`; its style says how good it is.
-        footer: the small print of the page.
-        page_title: the heading of the page where text needs none.
-        ways: what would help, right below the verdict.
-    """
-
-    title: str
-    verdict: Note | None
+    title: str  # what it is about, on a line below the verdict
+    verdict: Note | None  # the answer, as `fits: needs 3 GiB`; its style says how good it is
     parts: Sequence[Part]
-    footer: str = ""
-    page_title: str = ""
-    ways: Sequence[str] = ()
+    footer: str = ""  # the small print of the page
+    page_title: str = ""  # the heading of the page where text needs none
+    ways: Sequence[str] = ()  # what would help, right below the verdict
 
 
 def verdict(text: str, style: str) -> Note:

@@ -43,24 +43,17 @@ _CONTENTS = (
 
 @dataclass(frozen=True)
 class TrainingReport:
-    """All that is shown of one training.
-
-    Args:
-        progress: all of it, those before a resume included.
-        samples, moments: of this session, on one clock.
-        at_host_peak: name and bytes of what the prediction consists of at the host's peak.
-        host_limit, gpu_limit: bytes there are, None where nobody knows.
-    """
+    """All that is shown of one training."""
 
     name: str
     outcome: Outcome
-    progress: Sequence[Progress] = ()
-    samples: Sequence[MemorySample] = ()
+    progress: Sequence[Progress] = ()  # all of it, those before a resume included
+    samples: Sequence[MemorySample] = ()  # of this session, on one clock
     moments: Sequence[TrainingEvent] = ()
     host: Peak | None = None
     gpu: Peak | None = None
-    at_host_peak: Sequence[tuple[str, int]] = ()
-    host_limit: int | None = None
+    at_host_peak: Sequence[tuple[str, int]] = ()  # name and bytes of what the prediction consists of at the host's peak
+    host_limit: int | None = None  # bytes there are, None where nobody knows
     gpu_limit: int | None = None
 
 

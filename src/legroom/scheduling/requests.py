@@ -38,21 +38,14 @@ class System(StrEnum):
 
 @dataclass(frozen=True)
 class JobRequest:
-    """What one job asks for.
-
-    Args:
-        need: upper end of the band of host memory; `host` is that with the margin, not rounded yet.
-        shm: what /dev/shm has to hold, in `host` too; 0 where nothing is there.
-        gpu: bytes that a card has to have; None where none is used.
-        processes: of the job.
-    """
+    """What one job asks for."""
 
     name: str
-    need: int
-    shm: int = 0
-    gpu: int | None = None
+    need: int  # upper end of the band of host memory; `host` is that with the margin, not rounded yet
+    shm: int = 0  # what /dev/shm has to hold, in `host` too; 0 where nothing is there
+    gpu: int | None = None  # bytes that a card has to have; None where none is used
     remark: str = ""
-    processes: int = 1
+    processes: int = 1  # of the job
 
     @property
     def host(self) -> int:

@@ -71,15 +71,12 @@ JSON, YAML = "application/json", "application/yaml"
 
 @dataclass(frozen=True)
 class Question:
-    """A request.
-
-    Args:
-        own: what the page adds: runs that it was `started` with, by name, `folders`, `roots`; a `folder`.
-    """
+    """A request."""
 
     body: bytes
     query: Mapping[str, str]
     here: LocalMachine
+    # what the page adds: runs that it was `started` with, by name, `folders`, `roots`; a `folder`
     own: Mapping[str, Any]
 
     @property

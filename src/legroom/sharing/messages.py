@@ -32,18 +32,14 @@ READ_NBYTES = 1 << 16  # what a pipe holds
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer to a request, or to a step that has something to say.
+    """An answer to a request, or to a step that has something to say."""
 
-    Args:
-        value: what was asked for; for steps and resets the infos by environment.
-        resets: info of `reset` by environment, where one was reset.
-        unlike: by environment, what it returned where shared memory cannot hold it as it was (`hosted`).
-        failure: of an exception, that of `EnvFailed` with the exception itself, where it can be pickled.
-    """
-
-    value: Any = None
+    value: Any = None  # what was asked for; for steps and resets the infos by environment
+    # info of `reset` by environment, where one was reset
     resets: dict[int, dict[str, Any]] = field(default_factory=dict)
+    # of an exception, that of `EnvFailed` with the exception itself, where it can be pickled
     failure: tuple[int | None, int, str, bytes | None] | None = None
+    # by environment, what it returned where shared memory cannot hold it as it was (`hosted`)
     unlike: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 

@@ -36,16 +36,11 @@ ATTEMPTS = 100  # to join a folder that others keep removing; one is enough but 
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that this process holds.
-
-    Args:
-        descriptor: of the folder itself, with the lock; forked processes inherit it and so hold the folder too.
-        pid: who this process is: a forked one must not remove it.
-    """
+    """A folder that this process holds."""
 
     path: Path
-    descriptor: int
-    pid: int
+    descriptor: int  # of the folder itself, with the lock; forked processes inherit it and so hold the folder too
+    pid: int  # who this process is: a forked one must not remove it
 
 
 def name_folder() -> Path:

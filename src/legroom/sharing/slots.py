@@ -75,17 +75,13 @@ def _leaf(key: Key, space: spaces.Space[Any]) -> Leaf:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything lies; computed alike on both sides.
-
-    Args:
-        kind: how an observation is put together from its leaves.
-        action_numbers: how many numbers an action has; each gets `LARGEST_ITEM` bytes.
-    """
+    """Where everything lies; computed alike on both sides."""
 
     n_envs: int
     leaves: tuple[Leaf, ...]
+    # how an observation is put together from its leaves
     kind: str  # "array", "dict" or "tuple"
-    action_numbers: int
+    action_numbers: int  # how many numbers an action has; each gets `LARGEST_ITEM` bytes
 
     @property
     def action_offset(self) -> int:

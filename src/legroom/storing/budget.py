@@ -30,17 +30,12 @@ NEVER, IF_IT_PAYS, ALWAYS = range(3)  # whether rows are encoded in a thread, an
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may ask of lean storage.
+    """What a user may ask of lean storage."""
 
-    Args:
-        max_bytes: records beyond this (bytes, or a size such as "2GB") are spilled to disk; None: never.
-        spill_dir: the directory of the files; None: the system's directory for temporary files.
-        codec: "lz4", or "none" to store pages and changes as they are.
-    """
-
+    # records beyond this (bytes, or a size such as "2GB") are spilled to disk; None: never
     max_bytes: int | str | None = None
-    spill_dir: str | None = None
-    codec: str = "lz4"
+    spill_dir: str | None = None  # the directory of the files; None: the system's directory for temporary files
+    codec: str = "lz4"  # "lz4", or "none" to store pages and changes as they are
 
     def __post_init__(self) -> None:
         if self.codec not in CODECS:

@@ -25,17 +25,12 @@ ENDED = np.array([0, 1, 0, 0], np.float32)  # by the bits of dones (1) and timeo
 
 
 class LeanReplay(LeanBuffer):
-    """A replay buffer's transitions in little memory.
-
-    Attributes:
-        samples: the named tuple that samples are, for a Dict space and for others.
-        known_adds: the functions `add` that `_add` stands for.
-    """
+    """A replay buffer's transitions in little memory."""
 
     small_arrays: ClassVar[tuple[str, ...]] = ("actions", "rewards", "dones", "timeouts")
     columns: dict[str, Ring]
-    samples: ClassVar[dict[bool, Any]] = {}
-    known_adds: ClassVar[tuple[Any, ...]] = ()
+    samples: ClassVar[dict[bool, Any]] = {}  # the named tuple that samples are, for a Dict space and for others
+    known_adds: ClassVar[tuple[Any, ...]] = ()  # the functions `add` that `_add` stands for
     n_steps = 1
     observations: Any
     next_observations: Any

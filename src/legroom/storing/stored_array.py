@@ -17,15 +17,11 @@ EVERYTHING = slice(None)
 
 
 class StoredArray(NDArrayOperatorsMixin):
-    """An array of `shape` and `dtype` whose items `decode` returns.
-
-    Attributes:
-        n_places: the axes that items are found by; those after them are an item's own.
-    """
+    """An array of `shape` and `dtype` whose items `decode` returns."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
-    n_places: int = 2
+    n_places: int = 2  # the axes that items are found by; those after them are an item's own
     __array_ufunc__: ClassVar[Any]  # there is none: operators and ufuncs decode by `__array__`
     lends: ClassVar[bool] = True  # whether a slice of it is read-only, since NumPy's would be a view to write to
 

@@ -46,18 +46,9 @@ Reader = Callable[[Point], Run]
 
 @dataclass(frozen=True)
 class SweepTask:
-    """What is to be swept.
+    """What is to be swept."""
 
-    Args:
-        target: the run, as the user names it; `settings` are laid over it, then a point of the grid.
-        cluster: local, auto or an address.
-        concurrent: trials at once, at most; None: as many as fit.
-        budget: bytes for all trials together; None: what is available.
-        resume: go on with the sweep in `out`.
-        trust: import the code that the run names.
-    """
-
-    target: str
+    target: str  # the run, as the user names it; `settings` are laid over it, then a point of the grid
     parameters: tuple[Parameter, ...]
     settings: list[tuple[str, str]]
     like: str | None
@@ -65,11 +56,11 @@ class SweepTask:
     out: Path
     metric: str
     mode: Mode
-    cluster: str = "local"
-    concurrent: int | None = None
-    budget: int | None = None
-    resume: bool = False
-    trust: bool = False
+    cluster: str = "local"  # local, auto or an address
+    concurrent: int | None = None  # trials at once, at most; None: as many as fit
+    budget: int | None = None  # bytes for all trials together; None: what is available
+    resume: bool = False  # go on with the sweep in `out`
+    trust: bool = False  # import the code that the run names
 
     @property
     def identity(self) -> dict[str, Any]:

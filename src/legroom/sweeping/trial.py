@@ -24,47 +24,33 @@ SERVICES_NBYTES = 768 * MIB
 
 @dataclass(frozen=True)
 class Trial:
-    """One point of the grid, ready to be trained.
+    """One point of the grid, ready to be trained."""
 
-    Args:
-        number: from 0, in the order of the grid.
-        params: what is varied, by key, as the run has it.
-        asked: the run with the params in it; `run`: with the free savings and a seed, as it is trained.
-        requested: bytes of host memory that Ray keeps free for it; `gpu_share`: of a card.
-        shares: the number of the first trial that needs the same memory.
-        mapped: bytes of library files that it needs besides, where all trials share one machine; 0: they are part of
-            `requested`, since each trial may be on a machine of its own.
-    """
-
-    number: int
-    params: Mapping[str, Any]
-    asked: Run
+    number: int  # from 0, in the order of the grid
+    params: Mapping[str, Any]  # what is varied, by key, as the run has it
+    asked: Run  # the run with the params in it; `run`: with the free savings and a seed, as it is trained
     run: Run
     device: str
     predicted: Predicted
-    requested: int
+    requested: int  # bytes of host memory that Ray keeps free for it; `gpu_share`: of a card
     gpu_share: float = 0.0
-    shares: int = 0
+    shares: int = 0  # the number of the first trial that needs the same memory
+    # bytes of library files that it needs besides, where all trials share one machine; 0: they are part of `requested`,
+    # since each trial may be on a machine of its own
     mapped: int = 0
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """How a trial ended.
-
-    Args:
-        peak: bytes measured, its largest; 0 where it never ran.
-        reason: why it did not finish, in one line.
-        runs: how often it was started, those with more memory included.
-    """
+    """How a trial ended."""
 
     trial: Trial
     status: Status
     outcome: Outcome | None
-    peak: int
+    peak: int  # bytes measured, its largest; 0 where it never ran
     requested: int
-    reason: str = ""
-    runs: int = 1
+    reason: str = ""  # why it did not finish, in one line
+    runs: int = 1  # how often it was started, those with more memory included
 
     def metric(self, name: str) -> float | None:
         """Return the figure by that name; None where the trial did not finish or has none."""

@@ -31,13 +31,9 @@ from legroom.units import format_size
 
 
 class Console(Protocol):
-    """Where a command that prepares a training talks to its user.
+    """Where a command that prepares a training talks to its user."""
 
-    Attributes:
-        command: as it was given.
-    """
-
-    command: str
+    command: str  # as it was given
 
     def tell(self, line: str) -> None:
         """Write a line for people, beside the result."""

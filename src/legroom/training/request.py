@@ -122,29 +122,20 @@ class Training(TrainTask):
 
     Until it is prepared, `run` is as `asked`; then it has the savings in it, the seed and the total. Where `out` is
     empty, it gets a folder of its own.
-
-    Args:
-        asked: the run, with what the options say laid over it; the knobs of the outcome are what differs in `run`.
-        sizes: runs of the same workload to choose from, the preferred one first; none where `asked` was named.
-        plain: as the library does it, without savings.
-        fit: with knobs turned until it fits, those that change what is learned too.
-        retries: how often it may go on after a failure.
-        allow_changes: a resume may take over what changes learning.
-        host_limit: bytes that it may use; None: unknown.
-        begun: the run as it was asked for when the folder was begun; None: as `asked`.
     """
 
     _: KW_ONLY
-    asked: Run
+    asked: Run  # the run, with what the options say laid over it; the knobs of the outcome are what differs in `run`
     predicted: Predicted | None = None
+    # runs of the same workload to choose from, the preferred one first; none where `asked` was named
     sizes: Sequence[Run] = ()
-    plain: bool = False
-    fit: bool = False
-    retries: int = RETRIES
-    allow_changes: bool = False
+    plain: bool = False  # as the library does it, without savings
+    fit: bool = False  # with knobs turned until it fits, those that change what is learned too
+    retries: int = RETRIES  # how often it may go on after a failure
+    allow_changes: bool = False  # a resume may take over what changes learning
     versions: Mapping[str, str] | None = None
-    host_limit: int | None = None
-    begun: Run | None = None
+    host_limit: int | None = None  # bytes that it may use; None: unknown
+    begun: Run | None = None  # the run as it was asked for when the folder was begun; None: as `asked`
 
     @property
     def folder(self) -> RunFolder:

@@ -50,20 +50,15 @@ Place = Literal["host", "gpu"]
 
 @dataclass(frozen=True)
 class TrainingFailure:
-    """One end before its time.
+    """One end before its time."""
 
-    Args:
-        why: what happened, in one line.
-        place: whose memory ran out; None where it was not memory, and going on as before is right.
-        repeats: what did it is probably still there: happening again from the same checkpoint, it always will.
-        by_others: the kernel counted a kill for memory, but this training was far from its limit: another process of
-            the container may have been killed, or have taken the memory.
-    """
-
-    why: str
+    why: str  # what happened, in one line
     step: int
-    place: Place | None
+    place: Place | None  # whose memory ran out; None where it was not memory, and going on as before is right
+    # what did it is probably still there: happening again from the same checkpoint, it always will
     repeats: bool = False
+    # the kernel counted a kill for memory, but this training was far from its limit: another process of the container
+    # may have been killed, or have taken the memory
     by_others: bool = False
 
 

@@ -43,17 +43,13 @@ class Resident:
 
 @dataclass(frozen=True)
 class ProcessStatus:
-    """Who a process is: its parent, when it began (a process id may be given again), its processor time and faults.
-
-    Args:
-        faults: pages that it got without reading a file: new ones, and copies of those that it shared.
-    """
+    """Who a process is: its parent, when it began (a process id may be given again), its processor time and faults."""
 
     parent: int
     began: int
     cpu_s: float
     zombie: bool
-    faults: int = 0
+    faults: int = 0  # pages that it got without reading a file: new ones, and copies of those that it shared
 
 
 def resident(pid: int) -> Resident | None:

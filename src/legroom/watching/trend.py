@@ -66,19 +66,13 @@ class Floor:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a series grows.
-
-    Args:
-        rate: at the end, in bytes per unit of time, by the best fit; `interval` is what it lies between.
-        lately: the rate over the last quarter by the same fit, with what is about to settle in it.
-        too_few: whether there were too few samples for a trend.
-    """
+    """How a series grows."""
 
     verdict: LeakVerdict
-    rate: float
+    rate: float  # at the end, in bytes per unit of time, by the best fit; `interval` is what it lies between
     interval: tuple[float, float]
-    lately: float = 0.0
-    too_few: bool = False
+    lately: float = 0.0  # the rate over the last quarter by the same fit, with what is about to settle in it
+    too_few: bool = False  # whether there were too few samples for a trend
 
 
 def judge(

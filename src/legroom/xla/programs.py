@@ -27,18 +27,13 @@ _FATAL = re.compile(r"^F\d{4} [\d:.]+ +\d+ (.*)$", re.MULTILINE)  # what XLA wri
 
 @dataclass(frozen=True)
 class XlaProgramPlan:
-    """What XLA plans for a program: bytes of what it is given, returns, needs in between, and has in itself.
-
-    Args:
-        results: that take no argument's place.
-        why_cpu: why it is the plan of the CPU's compiler; empty for the card's.
-    """
+    """What XLA plans for a program: bytes of what it is given, returns, needs in between, and has in itself."""
 
     arguments: int
-    results: int
+    results: int  # that take no argument's place
     temporaries: int
     constants: int
-    why_cpu: str = ""
+    why_cpu: str = ""  # why it is the plan of the CPU's compiler; empty for the card's
 
 
 def plan_program(program: Path, card: KnownGpu) -> XlaProgramPlan:

@@ -49,40 +49,30 @@ SHIPPED = "calibrations"  # the folder beside an environment's module
 
 @dataclass(frozen=True)
 class Calibration(Data):
-    """What is known of one environment with one set of networks.
-
-    Args:
-        policy, remat: `policy.kwargs` and `memory.activation_checkpointing` of the run that was compiled.
-        weights_nbytes, targets_nbytes, optimizer_nbytes, other_nbytes: of the training state.
-        env_state_nbytes: of one environment, as it is carried from step to step; `env_fixed_nbytes` of all together.
-        transition_nbytes: of one environment step, as the rollout keeps it.
-        imported_nbytes: of a process that has imported jax and brax; `all_compiled_nbytes`: at most, having compiled
-            the training step and the evaluation. XLA generates code with as many threads as find a core, and each of
-            them takes memory: `host_spread_nbytes` is how far that may be off.
-        retained_nbytes: what is left of that when training begins.
-        compile_s: tracing and compiling, on the machine that did it.
-        plans: by the GPU's name; the CPU's has none.
-    """
+    """What is known of one environment with one set of networks."""
 
     versions: dict[str, str]
-    policy: dict[str, Any]
+    policy: dict[str, Any]  # `policy.kwargs` and `memory.activation_checkpointing` of the run that was compiled
     remat: bool
-    weights_nbytes: int
+    weights_nbytes: int  # of the training state
     targets_nbytes: int
     optimizer_nbytes: int
     other_nbytes: int
-    env_state_nbytes: int
+    env_state_nbytes: int  # of one environment, as it is carried from step to step; `env_fixed_nbytes` of all together
     env_fixed_nbytes: int
     eval_state_nbytes: int
-    transition_nbytes: int
+    transition_nbytes: int  # of one environment step, as the rollout keeps it
     observation: dict[str, list[int]] | list[int]
     action_size: int
+    # of a process that has imported jax and brax; `all_compiled_nbytes`: at most, having compiled the training step and
+    # the evaluation. XLA generates code with as many threads as find a core, and each of them takes memory:
+    # `host_spread_nbytes` is how far that may be off.
     imported_nbytes: int
     all_compiled_nbytes: int
-    retained_nbytes: int
+    retained_nbytes: int  # what is left of that when training begins
     host_spread_nbytes: int
-    compile_s: float
-    plans: dict[str, XlaPlan]
+    compile_s: float  # tracing and compiling, on the machine that did it
+    plans: dict[str, XlaPlan]  # by the GPU's name; the CPU's has none
 
     @property
     def made_elsewhere(self) -> list[str]:
@@ -112,23 +102,15 @@ def _unlike(one: KnownGpu, other: KnownGpu) -> tuple[bool, float, float]:
 
 @dataclass(frozen=True)
 class KnownRun:
-    """A calibration and a plan as they hold for one run.
-
-    Args:
-        planned: the temporaries, where XLA planned the very run for the very device.
-        same_card: XLA was asked for the GPU, or for one of the same compute capability.
-        scaled: they are another run's.
-        activations: times the plan's own.
-        stepwise: the networks go over the unroll one step at a time (remat).
-    """
+    """A calibration and a plan as they hold for one run."""
 
     calibration: Calibration
     plan: XlaPlan
-    planned: int | None
-    same_card: bool
-    scaled: bool
-    activations: float
-    stepwise: bool
+    planned: int | None  # the temporaries, where XLA planned the very run for the very device
+    same_card: bool  # XLA was asked for the GPU, or for one of the same compute capability
+    scaled: bool  # they are another run's
+    activations: float  # times the plan's own
+    stepwise: bool  # the networks go over the unroll one step at a time (remat)
 
     def temporaries(self, sizes: Sizes) -> dict[str, float]:
         """Return the bytes of each term at the fullest moment of the training step."""

@@ -51,29 +51,19 @@ Tree = Any  # of arrays, or of their shapes
 
 @dataclass(frozen=True)
 class Captured:
-    """One training epoch of brax, its first arguments, and how it evaluates.
-
-    Args:
-        epoch: `(training_state, env_state, keys) -> (training_state, env_state, metrics)` for PPO; SAC has
-            `buffer_state` before the keys and before the metrics. All but the keys are donated.
-        arguments: of its first call; arrays, or `jax.ShapeDtypeStruct` where captured abstractly.
-        reset: `(env_state, keys) -> env_state`, PPO with `num_resets_per_eval` only.
-        evaluator: brax's own, abstract, which evaluates nothing; None where captured really.
-        make_evaluator: makes it for real, with a key.
-        env: with brax's wrappers around it; `reset` and `step` are batched.
-        make_policy: `(policy_params, deterministic=False) -> policy`.
-        devices: the leading axis of all arguments.
-    """
+    """One training epoch of brax, its first arguments, and how it evaluates."""
 
     run: Run
+    # `(training_state, env_state, keys) -> (training_state, env_state, metrics)` for PPO; SAC has `buffer_state` before
+    # the keys and before the metrics. All but the keys are donated.
     epoch: Callable[..., Any]
-    arguments: tuple[Tree, ...]
-    reset: Callable[..., Any] | None
-    evaluator: acting.Evaluator | None
-    make_evaluator: Callable[..., acting.Evaluator]
-    env: Any
-    make_policy: Callable[..., Any]
-    devices: int
+    arguments: tuple[Tree, ...]  # of its first call; arrays, or `jax.ShapeDtypeStruct` where captured abstractly
+    reset: Callable[..., Any] | None  # `(env_state, keys) -> env_state`, PPO with `num_resets_per_eval` only
+    evaluator: acting.Evaluator | None  # brax's own, abstract, which evaluates nothing; None where captured really
+    make_evaluator: Callable[..., acting.Evaluator]  # makes it for real, with a key
+    env: Any  # with brax's wrappers around it; `reset` and `step` are batched
+    make_policy: Callable[..., Any]  # `(policy_params, deterministic=False) -> policy`
+    devices: int  # the leading axis of all arguments
 
     @property
     def evaluation(self) -> Callable[..., Any]:

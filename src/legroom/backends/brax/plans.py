@@ -39,17 +39,13 @@ COPIES = 1.8
 
 @dataclass(frozen=True)
 class Sizes(Data):
-    """The settings that arrays depend on.
-
-    Args:
-        replay: they are SAC's, see above.
-    """
+    """The settings that arrays depend on."""
 
     envs: int
     batch: int = 1
     minibatches: int = 1
     unroll: int = 1
-    replay: bool = False
+    replay: bool = False  # they are SAC's, see above
 
     def value(self, term: str) -> float:
         """Return the term's value, 3 × 4 for `BU` of 3 segments of 4 steps."""
@@ -97,18 +93,15 @@ class XlaPlan(Data):
 
     GPUs of one generation differ little: a plan serves every GPU of the same compute capability, and others with a
     wider band.
-
-    Args:
-        card: that `asked_sizes` were asked for; empty for the CPU's compiler.
-        evaluation_nbytes: temporaries of brax's evaluation, per environment; None where it was not asked about yet.
-        moments: bytes per unit of each term, one sum per moment that can be the fullest; none: likewise.
-        asked: temporaries of runs that it planned as they are, by `asked_key`; of the same compute capability.
     """
 
     versions: dict[str, str]
-    card: str
+    card: str  # that `asked_sizes` were asked for; empty for the CPU's compiler
+    # temporaries of brax's evaluation, per environment; None where it was not asked about yet
     evaluation_nbytes: float | None
+    # bytes per unit of each term, one sum per moment that can be the fullest; none: likewise
     moments: list[dict[str, float]]
+    # temporaries of runs that it planned as they are, by `asked_key`; of the same compute capability
     asked: dict[str, int]
 
     @property

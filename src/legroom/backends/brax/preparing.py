@@ -34,21 +34,14 @@ CACHE_VARIABLE = "JAX_COMPILATION_CACHE_DIR"
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that a training needs.
-
-    Args:
-        step: the training steps of one iteration, compiled; donates all its arguments but the last.
-        first: what it begins with; shapes only where a checkpoint says what it begins with.
-        trace_s, compile_s: how long it took to get there.
-        temporary_nbytes: what the compiler says a step needs beside its arguments; None where it does not say.
-    """
+    """All that a training needs."""
 
     captured: Captured
-    step: Callable[..., Any]
-    first: Carry
-    trace_s: float
+    step: Callable[..., Any]  # the training steps of one iteration, compiled; donates all its arguments but the last
+    first: Carry  # what it begins with; shapes only where a checkpoint says what it begins with
+    trace_s: float  # how long it took to get there
     compile_s: float
-    temporary_nbytes: int | None
+    temporary_nbytes: int | None  # what the compiler says a step needs beside its arguments; None where it does not say
 
     def policy_params(self, training_state: Any) -> Any:
         """Return what brax's policies take, without the device axis."""

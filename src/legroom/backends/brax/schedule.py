@@ -34,28 +34,17 @@ Keys = dict[str, jax.Array]
 
 @dataclass(frozen=True)
 class Schedule:
-    """The loop of one training.
+    """The loop of one training."""
 
-    Args:
-        env_steps_each: environment steps of one training step.
-        steps_at_once: training steps of one iteration, which is one call of the compiled program.
-        steps_per_epoch: training steps that share the keys of one of brax's epochs.
-        epochs: how many of those.
-        resets: environments begin anew after every epoch.
-        evaluate_every: iterations between two evaluations, the first before anything is learned; None: there are
-            none before the end.
-        evaluate_last: evaluate what has been learned in the end.
-        prefill: environment steps before the first training step.
-    """
-
-    env_steps_each: int
-    steps_at_once: int
-    steps_per_epoch: int
-    epochs: int
-    resets: bool
+    env_steps_each: int  # environment steps of one training step
+    steps_at_once: int  # training steps of one iteration, which is one call of the compiled program
+    steps_per_epoch: int  # training steps that share the keys of one of brax's epochs
+    epochs: int  # how many of those
+    resets: bool  # environments begin anew after every epoch
+    # iterations between two evaluations, the first before anything is learned; None: there are none before the end
     evaluate_every: int | None
-    evaluate_last: bool
-    prefill: int
+    evaluate_last: bool  # evaluate what has been learned in the end
+    prefill: int  # environment steps before the first training step
 
     @property
     def training_steps(self) -> int:

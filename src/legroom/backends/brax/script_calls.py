@@ -21,17 +21,12 @@ _OBJECTS = frozenset({"environment", "eval_env", "progress_fn", "policy_params_f
 
 @dataclass(frozen=True)
 class BraxCall:
-    """One training call.
-
-    Args:
-        given: the keyword arguments as expressions; those of `**settings` as their values.
-        complete: whether what is not in `given` certainly has brax's default.
-    """
+    """One training call."""
 
     algorithm: str
     call: ast.Call
-    given: Mapping[str, ast.expr]
-    complete: bool
+    given: Mapping[str, ast.expr]  # the keyword arguments as expressions; those of `**settings` as their values
+    complete: bool  # whether what is not in `given` certainly has brax's default
 
 
 def follows(script: Script) -> bool | None:

@@ -48,19 +48,13 @@ RESETS = "resets"  # the name of the environments' own keys among the keys
 
 @dataclass(frozen=True)
 class Carry:
-    """What one training step hands to the next.
+    """What one training step hands to the next."""
 
-    Args:
-        training_state: brax's: parameters, optimizer, normaliser, steps.
-        env_state: of all environments.
-        keys: random keys by name: of the next step, and of those that the epochs after it are drawn from.
-        replay: the replay buffer; None where the algorithm has none.
-    """
-
-    training_state: Any
-    env_state: Any
+    training_state: Any  # brax's: parameters, optimizer, normaliser, steps
+    env_state: Any  # of all environments
+    # random keys by name: of the next step, and of those that the epochs after it are drawn from
     keys: Mapping[str, jax.Array]
-    replay: Any | None = None
+    replay: Any | None = None  # the replay buffer; None where the algorithm has none
 
     @property
     def arguments(self) -> tuple[Any, ...]:
@@ -77,19 +71,14 @@ class Carry:
 
 @dataclass(frozen=True)
 class Restored:
-    """A carry from a checkpoint.
-
-    Args:
-        env_state: None where the environments of the checkpoint are others in number or kind: they begin anew.
-        why_not_exact: in a few words; "" where going on gives the bits of an uninterrupted training.
-    """
+    """A carry from a checkpoint."""
 
     training_state: Any
-    env_state: Any | None
+    env_state: Any | None  # None where the environments of the checkpoint are others in number or kind: they begin anew
     keys: dict[str, jax.Array]
     replay: Any | None
     data: dict[str, Any]
-    why_not_exact: str
+    why_not_exact: str  # in a few words; "" where going on gives the bits of an uninterrupted training
 
 
 def capture(carry: Carry, device: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

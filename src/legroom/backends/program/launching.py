@@ -48,19 +48,12 @@ Writes = Literal["discarded", "redirected", "kept"]
 
 @dataclass(frozen=True)
 class Program:
-    """A command that runs.
+    """A command that runs."""
 
-    Args:
-        pid: its process.
-        launcher: above it and all that it starts.
-        writes: where they go: overlays are not allowed everywhere.
-        layer: bytes that it may write.
-    """
-
-    pid: int
-    launcher: subprocess.Popen[bytes]
-    writes: Writes
-    layer: int
+    pid: int  # its process
+    launcher: subprocess.Popen[bytes]  # above it and all that it starts
+    writes: Writes  # where they go: overlays are not allowed everywhere
+    layer: int  # bytes that it may write
 
 
 def check_command(

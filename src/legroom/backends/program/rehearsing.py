@@ -76,26 +76,18 @@ HOST_KINDS = ("host-alloc", "host-written", "growing", "heap", "workers", "pinne
 
 @dataclass(frozen=True)
 class RehearsalPlan:
-    """How to rehearse.
-
-    Args:
-        limit: bytes that its allocator may take, None for no limit.
-        values: `assume` answers where a hollow value is asked for, `real` computes everything on the CPU.
-        ram: host memory that a single request may not exceed, None for no limit.
-        real_limit: bytes of real memory at which the program is stopped.
-        writes: what becomes of the files that it writes, renames and deletes.
-    """
+    """How to rehearse."""
 
     card: Gpu | None
     cards: int = 1
-    limit: int | None = None
-    values: str = "assume"
+    limit: int | None = None  # bytes that its allocator may take, None for no limit
+    values: str = "assume"  # `assume` answers where a hollow value is asked for, `real` computes everything on the CPU
     small: int = SMALL_BYTES
-    ram: int | None = None
-    real_limit: int | None = None
+    ram: int | None = None  # host memory that a single request may not exceed, None for no limit
+    real_limit: int | None = None  # bytes of real memory at which the program is stopped
     seconds: float = DEFAULT_SECONDS
     updates: int | None = None
-    writes: Writes = "discarded"
+    writes: Writes = "discarded"  # what becomes of the files that it writes, renames and deletes
 
     @property
     def looking_s(self) -> float:

@@ -42,18 +42,12 @@ Span = tuple[str, int, int]  # file, first and last line
 
 @dataclass
 class FailedRequest:
-    """A request that did not fit, and what the program did after it.
+    """A request that did not fit, and what the program did after it."""
 
-    Args:
-        message: of the guest.
-        retried_in: the `try` that runs again with less; None where the source shows none.
-        steps: optimizer steps of its thread since then.
-        served: where the first request of the retry was served, and after how many of these steps.
-    """
-
-    message: dict[str, Any]
-    retried_in: Span | None = field(init=False)
-    steps: int = 0
+    message: dict[str, Any]  # of the guest
+    retried_in: Span | None = field(init=False)  # the `try` that runs again with less; None where the source shows none
+    steps: int = 0  # optimizer steps of its thread since then
+    # where the first request of the retry was served, and after how many of these steps
     served: tuple[Frame, int] | None = None
 
     def __post_init__(self) -> None:

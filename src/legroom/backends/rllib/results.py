@@ -26,15 +26,11 @@ _TRAIN_NAMES = {
 
 @dataclass(frozen=True)
 class Result:
-    """How far training is, and how its last episodes went.
-
-    Args:
-        last: return and length of the last episodes, at most `WINDOW`.
-    """
+    """How far training is, and how its last episodes went."""
 
     steps: int = 0
     episodes: int = 0
-    last: tuple[tuple[float, int], ...] = ()
+    last: tuple[tuple[float, int], ...] = ()  # return and length of the last episodes, at most `WINDOW`
     healthy: int = 0
     restarts: int = 0
     steps_per_s: float = 0.0

@@ -44,37 +44,25 @@ _SILENT = frozenset({"verbose", "tensorboard_log", "stats_window_size", "_init_s
 
 @dataclass(frozen=True)
 class RllibPlan:
-    """A run as RLlib will train it.
-
-    Args:
-        runners: env runner actors; 0: the environments are in the training process.
-        train_batch_size: steps per update of all learners together; off-policy: transitions drawn per update.
-        minibatch_size, num_epochs: of PPO; off-policy: the whole batch, once.
-        replay_capacity: transitions, None for PPO.
-        rollout_fragment_length: steps that one env makes per call of its runner.
-        updates_per_round: off-policy: updates after each such call of all runners.
-        settings: arguments of `config.training()`.
-        said: every difference of meaning, in sentences.
-        normalize_advantage: of PPO, which RLlib has no setting for.
-    """
+    """A run as RLlib will train it."""
 
     algo: RllibAlgo
     masked: bool
-    runners: int
+    runners: int  # env runner actors; 0: the environments are in the training process
     envs_per_runner: int
     learners: int
-    train_batch_size: int
-    minibatch_size: int
+    train_batch_size: int  # steps per update of all learners together; off-policy: transitions drawn per update
+    minibatch_size: int  # of PPO; off-policy: the whole batch, once
     num_epochs: int
-    replay_capacity: int | None
-    rollout_fragment_length: int
-    updates_per_round: int
-    settings: dict[str, Any]
-    said: tuple[str, ...]
+    replay_capacity: int | None  # transitions, None for PPO
+    rollout_fragment_length: int  # steps that one env makes per call of its runner
+    updates_per_round: int  # off-policy: updates after each such call of all runners
+    settings: dict[str, Any]  # arguments of `config.training()`
+    said: tuple[str, ...]  # every difference of meaning, in sentences
     cpus_per_runner: float
     cpus_per_learner: float
     gpus_per_learner: float
-    normalize_advantage: bool = True
+    normalize_advantage: bool = True  # of PPO, which RLlib has no setting for
 
     @property
     def n_envs(self) -> int:

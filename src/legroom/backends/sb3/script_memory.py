@@ -16,7 +16,16 @@ from legroom.reading.source import last_name, walk
 LARGE = 64 << 20  # bytes beside the model from which memory depends on them
 FEW_PASSES = 10_000  # of a loop that keeps something in each
 OBJECT, NUMBER = 500, 36  # bytes of an element, with its place in a list
-_KEEPING = ("add", "append", "appendleft", "extend", "insert", "setdefault")
+_KEEPING = ("add", "append", "appendleft", "extend", "insert", "push", "put", "put_nowait", "setdefault")
+_JOINING = ("append", "cat", "column_stack", "concat", "concatenate", "dstack", "hstack", "pad", "repeat", "row_stack",
+            "stack", "tile", "union", "vstack")  # fmt: skip
+_PAIRING = ("cdist", "kron", "meshgrid", "outer", "pdist")  # make an array of all pairs
+_STARTING = ("Pool", "Popen", "Process", "ProcessPoolExecutor", "create_subprocess_exec", "create_subprocess_shell",
+             "fork", "posix_spawn")  # fmt: skip
+_CALLBACKS = ("BaseCallback", "CallbackList", "CheckpointCallback", "ConvertCallback", "EvalCallback",
+              "EveryNTimesteps", "LogEveryNTimesteps", "MaskableEvalCallback", "ProgressBarCallback",
+              "StopTrainingOnMaxEpisodes", "StopTrainingOnNoModelImprovement", "StopTrainingOnRewardThreshold",
+              "WandbCallback")  # fmt: skip
 _LOADERS = ("numpy.fromfile", "numpy.genfromtxt", "numpy.load", "numpy.loadtxt", "pandas.read_", "polars.read_",
             "torch.load", "pickle.load", "joblib.load", "scipy.io.loadmat", "datasets.load_dataset")  # fmt: skip
 _NUMBERS = ("abs", "bool", "float", "format", "int", "item", "len", "max", "mean", "min", "monotonic", "perf_counter",
@@ -34,41 +43,60 @@ def loads_data(maker: str) -> bool:
 
 def kept_beside(trees: Sequence[ast.Module]) -> ast.AST | None:
     """Return the first place that may take much memory beside the model, None where there is none."""
-    for tree in trees:
-        for node in _Source(tree).places():
-            return node
-    return None
+    return next(_Source(trees).places(), None)
 
 
 class _Source:
-    def __init__(self, tree: ast.Module) -> None:
-        self.tree = tree
+    """A script and the modules beside it that were followed."""
+
+    def __init__(self, trees: Sequence[ast.Module]) -> None:
+        nodes = [node for tree in trees for node in walk(tree)]
+        judged = [node for node in nodes if isinstance(node, ast.ClassDef) and is_judged_elsewhere(node)]
+        elsewhere = {id(part) for node in judged for part in walk(node)}
+        self.nodes = [node for node in nodes if id(node) not in elsewhere]
+        self.functions: dict[str, list[ast.FunctionDef]] = {}
         self.values: dict[str, list[ast.expr | None]] = {}
-        for node in walk(tree):
+        for node in nodes:
+            if isinstance(node, ast.FunctionDef):
+                self.functions.setdefault(node.name, []).append(node)
             for name, value in _bound(node):
                 self.values.setdefault(name, []).append(value)
+        self.classes = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
         self.numeric: dict[str, bool] = {}
         given = {name: made[0] for name, made in self.values.items() if len(made) == 1 and made[0] is not None}
         self.constants = {name: value.value for name, value in given.items() if isinstance(value, ast.Constant)}
 
     def places(self) -> Iterator[ast.AST]:
-        judged = [node for node in walk(self.tree) if isinstance(node, ast.ClassDef) and is_judged_elsewhere(node)]
-        elsewhere = {id(part) for node in judged for part in walk(node)}
-        called = {name.id for node in walk(self.tree) if isinstance(node, ast.keyword) and node.arg == "callback"
-                  for name in walk(node.value) if isinstance(name, ast.Name)}  # fmt: skip
-        for node in walk(self.tree):
-            if id(node) in elsewhere:
-                continue
+        repeated: list[ast.AST] = []
+        for node in self.nodes:
             if isinstance(node, Loop) and not self._is_short(node):
-                yield from self._kept(node.body)
+                repeated += node.body
             elif isinstance(node, ast.ClassDef) and any("Callback" in last_name(base) for base in node.bases):
-                for method in (part for part in node.body if isinstance(part, ast.FunctionDef)):
-                    yield from self._kept(method.body) if method.name != "__init__" else ()
-                    yield from (part for part in walk(method) if isinstance(part, ast.Call) and self._is_large(part))
-            elif isinstance(node, ast.FunctionDef) and node.name in called:
-                yield from self._kept(node.body)
+                methods = [part for part in node.body if isinstance(part, ast.FunctionDef)]
+                repeated += [part for method in methods if method.name != "__init__" for part in method.body]
+                yield from (part for part in walk(node) if isinstance(part, ast.Call) and self._is_large(part))
+            elif isinstance(node, ast.keyword) and node.arg == "callback":
+                repeated.append(node.value)
+                yield from (part for part in _calls(node.value) if self._is_foreign(part))
             elif self._made(node) >= LARGE:
                 yield node
+        yield from self._kept(self._with_called(repeated))
+
+    def _is_foreign(self, call: ast.Call) -> bool:
+        return last_name(call.func) not in (*_CALLBACKS, *self.classes)
+
+    def _with_called(self, repeated: list[ast.AST]) -> list[ast.AST]:
+        """Return what runs again and again, with the functions of the script that are named there."""
+        seen: set[str] = set()
+        for statement in repeated:  # which grows
+            for part in walk(statement):
+                name = last_name(part) if isinstance(part, ast.Name | ast.Attribute) else ""
+                if name in self.functions and name not in seen:
+                    seen.add(name)
+                    repeated += [
+                        each for function in self.functions[name] for each in (*function.decorator_list, *function.body)
+                    ]
+        return repeated
 
     def _is_short(self, loop: Loop) -> bool:
         """Whether a loop ends soon, or what it goes through is there already."""
@@ -98,16 +126,38 @@ class _Source:
             return None
         return int(value) if isinstance(value, int | float) and abs(value) < 1 << 62 else None
 
-    def _kept(self, body: Sequence[ast.stmt]) -> Iterator[ast.AST]:
-        """Yield what a container is given that is more than a number."""
-        for node in (part for statement in body for part in walk(statement)):
-            given: list[ast.expr] = []
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _KEEPING:
-                given = node.args
-            elif isinstance(node, ast.AugAssign) and isinstance(node.value, ast.List | ast.ListComp):
-                given = [node.value]
-            if not all(map(self._is_number, given)):
+    def _kept(self, repeated: Sequence[ast.AST]) -> Iterator[ast.AST]:
+        """Yield what a container is given that is more than a number, and what becomes longer each time."""
+        for node in (part for statement in repeated for part in walk(statement)):
+            match node:
+                case ast.Call(func=ast.Attribute(attr=name)) if name in _KEEPING:
+                    grows = not all(map(self._is_number, node.args))
+                case ast.Call() if last_name(node.func) == "lru_cache":
+                    grows = any(self._number(each.value) is None for each in node.keywords)  # maxsize=None
+                case ast.AugAssign(op=ast.Add()):
+                    grows = any(map(_is_sequence, (node.value, *self.values.get(last_name(node.target), ()))))
+                case ast.Assign():
+                    grows = not self._is_number(node.value) and self._grows(node)
+                case _:
+                    grows = isinstance(node, ast.Name | ast.Attribute) and last_name(node) == "cache"
+            if grows:
                 yield node
+
+    def _grows(self, node: ast.Assign) -> bool:
+        """Whether what is assigned is kept under a key, or made of what it was before and more."""
+        names = {last_name(target) for target in node.targets}
+        for target in node.targets:
+            if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant | ast.Slice):
+                return any(map(_is_dict, self.values.get(last_name(target.value), ())))
+        for part in walk(node.value):
+            if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add):
+                if _is_sequence(part.left) or _is_sequence(part.right):
+                    return True
+            elif isinstance(part, ast.Call) and last_name(part.func) in _JOINING:
+                named = [last_name(each) for each in walk(part) if isinstance(each, ast.Name | ast.Attribute)]
+                if not names.isdisjoint(named):
+                    return True
+        return False
 
     def _is_number(self, node: ast.AST | None) -> bool:
         match node:
@@ -148,6 +198,10 @@ class _Source:
                 if isinstance(one, ast.List) or (isinstance(one, ast.Constant) and isinstance(one.value, str | bytes)):
                     items = 8 * len(one.elts) if isinstance(one, ast.List) else len(one.value)  # type: ignore[arg-type]
                     return items * (self._number(times) or 0)
+        elif isinstance(node, ast.Call) and last_name(node.func) in (*_PAIRING, *_STARTING):
+            return LARGE
+        elif isinstance(node, ast.Call) and last_name(node.func).endswith("Callback"):
+            return LARGE if self._is_foreign(node) else 0
         elif isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.func, ast.Name):
             if node.func.id in ("bytearray", "bytes"):
                 return self._number(node.args[0]) or 0
@@ -160,6 +214,27 @@ class _Source:
         shape = call.args[0].elts if call.args and isinstance(call.args[0], ast.Tuple | ast.List) else call.args[:1]
         sizes = [self._number(each) for each in shape]
         return last_name(call.func) == "deepcopy" or (None not in sizes and 4 * prod(sizes, start=1) >= LARGE)  # type: ignore[arg-type]
+
+
+def _calls(callback: ast.expr) -> Iterator[ast.Call]:
+    """Yield the calls that make callbacks: one, those of a list, or what `CallbackList` is given."""
+    if isinstance(callback, ast.List | ast.Tuple):
+        yield from (call for each in callback.elts for call in _calls(each))
+    elif isinstance(callback, ast.Call):
+        yield callback
+        yield from (call for each in callback.args for call in _calls(each) if isinstance(each, ast.List | ast.Tuple))
+
+
+def _is_sequence(node: ast.expr | None) -> bool:
+    text = isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))
+    return (
+        text or isinstance(node, ast.List | ast.ListComp) or (isinstance(node, ast.BinOp) and _is_sequence(node.left))
+    )
+
+
+def _is_dict(node: ast.expr | None) -> bool:
+    called = last_name(node.func).lower() if isinstance(node, ast.Call) else ""
+    return isinstance(node, ast.Dict | ast.DictComp) or called.endswith("dict")
 
 
 def is_judged_elsewhere(node: ast.ClassDef) -> bool:

@@ -239,6 +239,9 @@ class Interpreter(BuiltinCalls):
         if isinstance(node.value, ast.Call) and dotted(node.value.func) in _ENDINGS:
             self.do_raise(node, frame)
 
+    def do_assert(self, node: ast.Assert, frame: Frame) -> None:
+        self.value(node.test, frame)
+
     def do_raise(self, node: ast.stmt, frame: Frame) -> None:
         """End this way where others go on; alone it is followed further: another command line may not come here."""
         if self.may_have_left:

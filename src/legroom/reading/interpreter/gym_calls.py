@@ -29,13 +29,7 @@ from legroom.reading.known_spaces import NEUTRAL_WRAPPERS, WRAPPERS
 
 @dataclass(frozen=True)
 class Env:
-    """An environment as far as the script describes it; `None` is not known.
-
-    Args:
-        origin: the call that made it; wrapped, it is still the same one.
-        doubted: whether an unknown function may have made several of it.
-        classes: of the script's folder that it is made of.
-    """
+    """An environment as far as the script describes it; `None` is not known."""
 
     id: str | None = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -47,8 +41,10 @@ class Env:
     normalize: Any = False
     observation: dict[str, Any] | None = None
     action: dict[str, Any] | None = None
-    doubted: bool = False
+    doubted: bool = False  # whether an unknown function may have made several of it
+    # the call that made it; wrapped, it is still the same one
     origin: object = field(default_factory=object, compare=False, repr=False)
+    # of the script's folder that it is made of
     classes: tuple[Class, ...] = field(default=(), compare=False, repr=False)
 
 

@@ -25,19 +25,13 @@ _OPENING = FunctionNode | ast.ClassDef | _COMPREHENSIONS
 
 @dataclass(frozen=True, eq=False)
 class Binding:
-    """One place that gives a name its value.
-
-    Args:
-        node: the statement, argument or expression that binds.
-        value: the expression that is assigned, where it is one.
-        target: for imports the qualified name, e.g. `stable_baselines3.PPO`.
-    """
+    """One place that gives a name its value."""
 
     name: str
     kind: Kind
-    node: ast.AST
-    value: ast.expr | None = None
-    target: str = ""
+    node: ast.AST  # the statement, argument or expression that binds
+    value: ast.expr | None = None  # the expression that is assigned, where it is one
+    target: str = ""  # for imports the qualified name, e.g. `stable_baselines3.PPO`.
 
 
 _BINDS_NOTHING = frozenset({

@@ -112,18 +112,14 @@ class Module:
 
 @dataclass(frozen=True)
 class Function:
-    """A function or lambda of the script, with the frame it was defined in.
-
-    Args:
-        defaults: of its parameters by name, as they were when it was defined.
-        cls: whose method it is.
-    """
+    """A function or lambda of the script, with the frame it was defined in."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
     frame: Frame
     module: Module
+    # of its parameters by name, as they were when it was defined
     defaults: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    cls: Class | None = field(default=None, compare=False)
+    cls: Class | None = field(default=None, compare=False)  # whose method it is
 
 
 @dataclass(frozen=True)
