@@ -140,7 +140,7 @@ def predicted(case: Case, folder: Path, *options: str, cache: Path | None = None
     try:
         host = json.loads(done.stdout)["runs"][0]["host"]
         return Said(host["peak"], *host["band"], time.monotonic() - began)
-    except (ValueError, KeyError, IndexError):
+    except (ValueError, KeyError, IndexError, TypeError):  # the last: no figure, its environment was not built
         print(f"{case.target}: no prediction: {done.stderr.strip()[-300:]}", flush=True)
         return None
 
