@@ -47,7 +47,7 @@ def _lines(parts: Iterable[Part], width: int, colour: bool) -> Iterator[str]:
             yield from ["", *inside] if inside else []
         elif not isinstance(part, Bars | Curves):
             note = part if isinstance(part, Note) else Note(part)
-            yield from (paint(line, note.style) if colour else line for line in wrap(note.text, width))
+            yield from (paint(line, note.style) if colour else line for line in wrap(note.text, width, whole=True))
 
 
 def _table_lines(table: Table, width: int, colour: bool) -> Iterable[str]:
@@ -93,17 +93,17 @@ def _row_line(table: Table, row: Sequence[Note], pieces: Sequence[str], columns:
     return (" " * columns.gap).join(parts).rstrip()
 
 
-def wrap(text: str, width: int) -> list[str]:
+def wrap(text: str, width: int, *, whole: bool = False) -> list[str]:
     """Return the text in lines of at most `width`, broken at spaces; a longer word at a hyphen or else anywhere.
 
-    What begins indented goes on indented.
+    What begins indented goes on indented. With `whole`, a longer word is a line of its own: a path can be copied.
     """
     indent = text[: len(text) - len(text.lstrip())]
-    words = text.split()
-    at_hyphens = any(len(word) > width - len(indent) for word in words)
+    at_hyphens = not whole and any(len(word) > width - len(indent) for word in text.split())
     lines = textwrap.wrap(
-        " ".join(words), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=at_hyphens
-    )
+        " ".join(text.split()), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=at_hyphens,
+        break_long_words=not whole,
+    )  # fmt: skip
     return lines or [indent]
 
 
